@@ -1,0 +1,55 @@
+// disk_store.hpp -- entries as files in one directory, shared by any number of processes without locks: private
+// temporary file, fsync, atomic rename; every read is checked; a damaged entry is set aside, never served.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/entry_file.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/log.hpp"
+
+namespace flashspan::cache {
+
+/// One line of a listing.
+struct StoredEntry {
+  KernelKey key;
+  std::int64_t bytes = 0;
+  std::int64_t modified_unix_seconds = 0;
+  std::string metadata;
+  bool valid = false;
+  std::string damage;  ///< why not valid
+};
+
+class DiskStore {
+ public:
+  /// Creates nothing until the first write. `directory` need not exist or be writable.
+  DiskStore(std::filesystem::path directory, LogSink log);
+
+  [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
+  /// The entry, or nothing if absent, unreadable or damaged. A content error moves the file aside (to
+  /// `damaged/`) and warns; an I/O error leaves everything as it is and warns once.
+  [[nodiscard]] std::optional<Entry> read(const KernelKey& key);
+  /// Publishes the entry. Failure (read-only, full, vanished directory) is returned, never thrown; the entry
+  /// then simply is not on disk, and after a permission or read-only error no further write is tried.
+  Result<void> write(const KernelKey& key, const Entry& entry);
+  /// Every entry file, checked, sorted by key.
+  [[nodiscard]] std::vector<StoredEntry> list();
+  /// Removes entries last used before `unix_seconds`; then the least recently used until the rest is no larger
+  /// than `max_bytes`. Also sweeps temporary files older than an hour. Returns what was removed.
+  struct PruneLimits {
+    std::optional<std::int64_t> max_bytes;
+    std::optional<std::int64_t> older_than_unix_seconds;
+  };
+  [[nodiscard]] std::vector<StoredEntry> prune(const PruneLimits& limits);
+
+ private:
+  std::filesystem::path directory_;
+  LogSink log_;
+  bool writable_ = true;
+};
+
+}  // namespace flashspan::cache

@@ -1,0 +1,22 @@
+# Options that every target of ours is built with, as one interface library.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+add_library(flashspan_options INTERFACE)
+target_compile_options(flashspan_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
+target_include_directories(flashspan_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
+
+# One object library per folder: its objects go into the library, the CPU plug-in and the tests alike.
+function(flashspan_add_objects name)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  add_library(${name} OBJECT ${sources})
+  target_link_libraries(${name} PRIVATE flashspan_options ${ARGN})
+endfunction()

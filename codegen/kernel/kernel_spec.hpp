@@ -1,0 +1,59 @@
+// kernel_spec.hpp -- KernelSpec: everything that changes a kernel's code and nothing that does not.
+// Never in it: batch, lengths, strides within an alignment class, scalar values, pointers, paths.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "codegen/mask/lowering.hpp"
+#include "codegen/mask/program.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/types.hpp"
+
+namespace flashspan::kernel {
+
+/// Tunable sizes of a kernel. block_m query rows by block_n key columns is one tile.
+struct TileConfig {
+  int block_m = 64;
+  int block_n = 64;
+  int num_warps = 4;   ///< CUDA only
+  int num_stages = 1;  ///< CUDA only: key/value tiles in flight
+  friend bool operator==(const TileConfig&, const TileConfig&) = default;
+};
+
+/// What executes the kernel: a CUDA architecture ("sm_90a") or the host CPU ("cpu").
+struct Target {
+  DeviceKind kind = DeviceKind::cpu;
+  Arch arch{};  ///< CUDA only
+  friend bool operator==(const Target&, const Target&) = default;
+};
+[[nodiscard]] std::string to_string(const Target& target);
+
+struct KernelSpec {
+  Direction direction = Direction::forward;
+  Target target;
+  DType dtype = DType::f32;  ///< of query, key, value, out and their gradients
+  int head_dim_qk = 0;
+  int head_dim_v = 0;
+  mask::LoweringKind lowering = mask::LoweringKind::expression;
+  std::string mask;   ///< signature of the simplified mask program
+  std::string score;  ///< signature of the simplified score program; empty: scores are used as they are
+  /// True if every row of every tensor starts at a multiple of 16 bytes, so 16-byte copies are legal.
+  bool aligned = true;
+  TileConfig tile;
+
+  friend bool operator==(const KernelSpec&, const KernelSpec&) = default;
+
+  /// One "name = value" a line, in the order above; the identity of the spec.
+  [[nodiscard]] std::string to_text() const;
+  /// Inverse of to_text(): from_text(s.to_text()) == s for every s.
+  static Result<KernelSpec> from_text(const std::string& text);
+  /// One short line for logs: "forward sm_90a bf16 d128 128x64 expression".
+  [[nodiscard]] std::string summary() const;
+};
+
+struct KernelSpecHash {
+  [[nodiscard]] std::size_t operator()(const KernelSpec& spec) const noexcept;
+};
+
+}  // namespace flashspan::kernel

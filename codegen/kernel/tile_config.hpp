@@ -1,0 +1,30 @@
+// tile_config.hpp -- which tile a kernel uses: a table from (direction, target, head dims) to TileConfig, and the
+// resource model that says whether a config fits an architecture before anything compiles.
+#pragma once
+
+#include <cstdint>
+
+#include "codegen/kernel/kernel_spec.hpp"
+
+namespace flashspan::kernel {
+
+/// Head dims are padded to a multiple of this inside the kernels; one rule for all of them.
+inline constexpr int head_dim_granule = 16;
+[[nodiscard]] constexpr int padded_head_dim(int head_dim) {
+  return (head_dim + head_dim_granule - 1) / head_dim_granule * head_dim_granule;
+}
+inline constexpr int smallest_head_dim = 16;
+inline constexpr int largest_head_dim = 256;
+inline constexpr int head_dim_step = 8;
+
+/// Bytes of shared memory that one block may ask for on `arch` (opt-in limit, CUDA C++ Programming Guide,
+/// table "Technical Specifications per Compute Capability").
+[[nodiscard]] std::int64_t shared_memory_limit(Arch arch);
+/// Bytes of dynamic shared memory that the kernel(s) of this direction ask for.
+[[nodiscard]] std::int64_t shared_memory_bytes(Direction direction, DType dtype, int head_dim_qk, int head_dim_v,
+                                               const TileConfig& tile);
+/// The default tile. Error: unsupported, naming the head dim and the limit, if nothing fits.
+[[nodiscard]] Result<TileConfig> default_tile(Direction direction, const Target& target, DType dtype, int head_dim_qk,
+                                              int head_dim_v);
+
+}  // namespace flashspan::kernel

@@ -1,0 +1,96 @@
+// attention.hpp -- forward and backward attention under a mask.
+//
+//   out = softmax over visible keys of score(scale * query . key) applied to value;  lse = natural-log sum-exp.
+// A row that sees nothing gives out = 0 and lse = -inf and takes no gradient; a key nobody sees gets zero
+// gradients, written. Masked or out-of-length memory never influences a result; a visible NaN propagates.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/log.hpp"
+#include "flashspan/core/tensor.hpp"
+#include "flashspan/core/types.hpp"
+#include "flashspan/mask.hpp"
+
+namespace flashspan {
+
+/// Tensors of a forward call, all on one device:
+///   query [B, Hq, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv], out [B, Hq, Sq, Dv]: one dtype of f32 (CPU
+///   only), f16, bf16; lse [B, Hq, Sq] f32, or not given. Strides are free except that the last axis is contiguous.
+///   D and Dv are 16 to 256 in steps of 8 on CUDA, 1 to 256 on the CPU. Hq is a multiple of Hkv.
+///   (A [B, S, H, D] tensor is passed as view.with_axes_swapped(1, 2).)
+struct ForwardCall {
+  TensorView query, key, value, out, lse;
+  const Mask* mask = nullptr;    ///< null: every key is visible
+  const Score* score = nullptr;  ///< null: scores are used as they are
+  std::optional<float> scale;    ///< default 1 / sqrt(D)
+  void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device
+  std::int64_t workspace_bytes = 0;
+  Stream stream;
+};
+
+/// Tensors of a backward call: those of the forward with their results (lse is required), the incoming gradients
+/// out_gradient (as out) and optionally lse_gradient (as lse), and the results query_gradient, key_gradient,
+/// value_gradient (as query, key, value), which are overwritten.
+struct BackwardCall {
+  TensorView query, key, value, out, lse;
+  TensorView out_gradient, lse_gradient;
+  TensorView query_gradient, key_gradient, value_gradient;
+  const Mask* mask = nullptr;
+  const Score* score = nullptr;
+  std::optional<float> scale;
+  void* workspace = nullptr;
+  std::int64_t workspace_bytes = 0;
+  Stream stream;
+};
+
+/// What is known about one compiled kernel.
+struct KernelRecord {
+  std::string spec;      ///< one line
+  std::string key;       ///< 32 hexadecimal digits
+  std::string outcome;   ///< "loaded" (already on the device), "memory", "disk" or "built"
+  std::string lowering;  ///< how the mask is applied
+  double compile_ms = 0; ///< of the original build
+  int registers = 0;     ///< largest over the module's entry points
+  std::int64_t shared_bytes = 0;
+  std::int64_t spill_bytes = 0;
+};
+
+struct AttentionOptions {
+  LogSink log;                           ///< default: spdlog to standard error, level from FLASHSPAN_LOG
+  std::optional<std::string> cache_dir;  ///< default: FLASHSPAN_CACHE_DIR, XDG cache, private temp; "" : memory only
+};
+
+/// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use.
+class Attention {
+ public:
+  /// Error: no_device, missing_component (with the command that installs it).
+  static Result<Attention> open(Device device, const AttentionOptions& options = {});
+
+  [[nodiscard]] Device device() const;
+
+  /// Bytes of workspace that the call takes; depends on shapes and on the mask's program, not on data.
+  [[nodiscard]] Result<std::int64_t> workspace_bytes(const ForwardCall& call) const;
+  [[nodiscard]] Result<std::int64_t> workspace_bytes(const BackwardCall& call) const;
+
+  /// Compiles and loads the kernel that the call would use, without launching. After it, the call neither
+  /// compiles nor allocates nor synchronises, and may be captured in a CUDA graph.
+  Result<KernelRecord> prepare(const ForwardCall& call);
+  Result<KernelRecord> prepare(const BackwardCall& call);
+
+  /// Checks every argument, then queues the work on call.stream (CUDA) or does it (CPU).
+  /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills.
+  Result<void> forward(const ForwardCall& call);
+  Result<void> backward(const BackwardCall& call);
+
+ private:
+  struct State;
+  explicit Attention(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace flashspan

@@ -1,0 +1,111 @@
+// inspect.hpp -- what Flashspan knows and would do: tile maps, explanations, ahead-of-time compiles, the cache, the
+// machine. Nothing here launches a kernel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flashspan/attention.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/types.hpp"
+#include "flashspan/mask.hpp"
+
+namespace flashspan {
+
+enum class TileKind : std::uint8_t { empty, full, partial };
+
+/// Exact classification of the tiles of one (batch, head).
+struct TileMap {
+  std::int64_t block_m = 0, block_n = 0;
+  std::int64_t rows = 0, columns = 0;  ///< in tiles
+  std::vector<TileKind> kinds;         ///< row-major
+  std::int64_t empty = 0, full = 0, partial = 0;
+  std::int64_t visible_pairs = 0;
+  std::int64_t undecided_by_analysis = 0;  ///< tiles that only exact evaluation settled
+};
+
+/// On the host; the mask's tensors must be in host memory. Error: bad_argument.
+[[nodiscard]] Result<TileMap> tile_map(const Mask& mask, const AttentionShape& shape, std::int64_t batch,
+                                       std::int64_t head, std::int64_t block_m, std::int64_t block_n);
+
+/// The path from mask to kernel, with values, for one direction.
+struct DirectionPlan {
+  Direction direction = Direction::forward;
+  std::string lowering;
+  std::string lowering_reason;
+  std::string spec;      ///< KernelSpec text, one "name = value" a line
+  std::int64_t block_m = 0, block_n = 0;
+  double flops = 0;      ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head
+};
+
+struct Explanation {
+  std::string program;          ///< canonical text
+  std::string score;            ///< canonical text, empty if none
+  std::string score_derivative;
+  std::string depends_on;       ///< e.g. "h, q, k"
+  TileMap tiles;                ///< of batch 0, head 0, at the forward's tile size
+  double density = 0;           ///< visible pairs / (q_len * kv_len), over all heads and batches the mask tells apart
+  std::vector<DirectionPlan> directions;
+};
+
+/// `arch` nothing means the CPU. Mask tensors in host memory.
+[[nodiscard]] Result<Explanation> explain(const Mask& mask, const Score* score, const AttentionShape& shape, DType dtype,
+                                          std::optional<Arch> arch);
+
+/// One kernel compiled ahead of time; no GPU needed.
+struct CompiledKernel {
+  Arch arch{};
+  Direction direction = Direction::forward;
+  KernelRecord record;
+  std::optional<Error> error;
+  std::string source;  ///< flattened text, compiles alone with nvcc
+};
+
+struct CompileRequest {
+  const Mask* mask = nullptr;
+  const Score* score = nullptr;
+  std::vector<Arch> archs;
+  std::vector<Direction> directions;
+  DType dtype = DType::bf16;
+  int head_dim_qk = 128;
+  int head_dim_v = 128;
+  bool aligned = true;
+  std::optional<std::string> cache_dir;  ///< as in AttentionOptions
+};
+
+/// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view
+/// once per finished kernel. Error: missing_component if there is no NVRTC.
+[[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request, int threads,
+                                                                const std::function<void(const CompiledKernel&)>& progress);
+
+/// One entry of the disk cache.
+struct CacheEntry {
+  std::string key;
+  std::string spec;      ///< summary line
+  std::string metadata;  ///< JSON
+  std::int64_t bytes = 0;
+  std::int64_t last_used_unix_seconds = 0;
+  bool valid = false;
+  std::string damage;
+};
+
+/// Directory that the cache uses, resolved as in AttentionOptions.
+[[nodiscard]] std::string cache_directory(const std::optional<std::string>& cache_dir);
+[[nodiscard]] Result<std::vector<CacheEntry>> list_cache(const std::optional<std::string>& cache_dir);
+[[nodiscard]] Result<std::vector<CacheEntry>> prune_cache(const std::optional<std::string>& cache_dir,
+                                                          std::optional<std::int64_t> max_bytes,
+                                                          std::optional<std::int64_t> older_than_seconds);
+
+/// One finding of `flashspan doctor`.
+struct Finding {
+  std::string subject;  ///< "driver", "nvrtc", "gpu 0", "cpu", "llvm", "cache"
+  bool ok = false;
+  std::string detail;   ///< version, path, features
+  std::string remedy;   ///< the command that installs what is missing; empty if ok
+};
+[[nodiscard]] std::vector<Finding> examine_machine(const std::optional<std::string>& cache_dir);
+
+}  // namespace flashspan

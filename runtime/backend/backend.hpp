@@ -1,0 +1,116 @@
+// backend.hpp -- Backend: what a device can do for us. Five verbs: compile, load, plan, launch, facts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/kernel_spec.hpp"
+#include "codegen/kernel/source_text.hpp"
+#include "codegen/mask/bindings.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/log.hpp"
+#include "flashspan/core/tensor.hpp"
+#include "flashspan/core/types.hpp"
+
+namespace flashspan::backend {
+
+/// What we know about a device before using it.
+struct DeviceFacts {
+  Device device;
+  kernel::Target target;
+  std::string name;             ///< "NVIDIA H200", or the CPU's model name
+  std::string detail;           ///< one line: driver version, vector width, ...
+  std::int64_t memory_bytes = 0;
+  int processors = 0;           ///< SMs, or hardware threads
+};
+
+/// What the compiler said about one entry point.
+struct EntryReport {
+  std::string name;
+  int registers = 0;
+  std::int64_t shared_bytes = 0;  ///< static
+  std::int64_t spill_bytes = 0;   ///< stores + loads
+  std::int64_t stack_bytes = 0;   ///< local memory
+};
+
+struct CompileReport {
+  double milliseconds = 0;
+  std::vector<EntryReport> entries;
+  std::string log;  ///< warnings, whole
+};
+
+/// Machine code of one module: a cubin, or a relocatable object.
+struct Binary {
+  std::vector<std::byte> bytes;
+  CompileReport report;
+};
+
+/// Everything one call needs beside the kernel. Tensors are [B, H, S, D] views with any strides as long as D is
+/// contiguous; lse and lse_gradient are [B, Hq, Sq] fp32.
+struct LaunchArgs {
+  AttentionShape shape;
+  TensorView query, key, value, out, lse;
+  TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient;  // backward only
+  float scale = 1;
+  const mask::Program* mask_program = nullptr;
+  const mask::Bindings* mask_bindings = nullptr;
+  const mask::Program* score_program = nullptr;  ///< null: none
+  const mask::Bindings* score_bindings = nullptr;
+  void* workspace = nullptr;  ///< on the device
+  std::int64_t workspace_bytes = 0;
+  Stream stream;
+};
+
+/// Which tiles to visit, for one direction, in the caller's workspace.
+struct TilePlan {
+  std::int64_t plan_batch = 1;  ///< 1 when all batches share one list
+  std::int64_t plan_heads = 1;
+  void* by_query_counts = nullptr;
+  void* by_query_tiles = nullptr;
+  void* by_key_counts = nullptr;  ///< backward only
+  void* by_key_tiles = nullptr;
+};
+
+/// A module on a device, ready to launch. Unloads when destroyed.
+class LoadedKernel {
+ public:
+  LoadedKernel() = default;
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+  virtual ~LoadedKernel() = default;
+};
+
+/// One device. Thread-safe.
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual const DeviceFacts& facts() const = 0;
+  [[nodiscard]] virtual kernel::Language language() const = 0;
+  /// Name and version of the compiler, e.g. "nvrtc 13.0.88" or "llvm 19.1.7 znver5 +avx512f..."; part of every key.
+  /// Error: missing_component if the compiler cannot be opened.
+  [[nodiscard]] virtual Result<std::string> compiler_identity() = 0;
+  /// Options that compile() passes, without paths; part of every key.
+  [[nodiscard]] virtual std::vector<std::string> compile_options(const kernel::KernelSpec& spec) const = 0;
+
+  /// Error: compile_failed with the log in `detail`, kernel_spills.
+  [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;
+  [[nodiscard]] virtual Result<std::shared_ptr<LoadedKernel>> load(const std::vector<std::byte>& binary,
+                                                                   const kernel::KernelSpec& spec) = 0;
+  /// Bytes that plan() and launch() need in LaunchArgs::workspace; a pure function of spec and shape.
+  [[nodiscard]] virtual std::int64_t workspace_bytes(const kernel::KernelSpec& spec, const LaunchArgs& args) const = 0;
+  /// Queues the planner on args.stream.
+  [[nodiscard]] virtual Result<TilePlan> plan(LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                              const LaunchArgs& args) = 0;
+  /// Queues the kernel(s). No allocation and no synchronisation (CUDA); the CPU returns when it is done.
+  [[nodiscard]] virtual Result<void> launch(LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                            const LaunchArgs& args, const TilePlan& plan) = 0;
+};
+
+}  // namespace flashspan::backend
