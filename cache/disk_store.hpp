@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,16 +20,22 @@ namespace flashspan::cache {
 struct StoredEntry {
   KernelKey key;
   std::int64_t bytes = 0;
-  std::int64_t modified_unix_seconds = 0;
+  std::int64_t modified_unix_seconds = 0;  ///< published or last read, to within an hour
   std::string metadata;
   bool valid = false;
   std::string damage;  ///< why not valid
 };
 
+/// Thread-safe; `log` may be empty and is called from any thread. Layout: <directory>/ab/cdef....fse for the key
+/// abcdef.... Directories that we create are the owner's alone; whatever lies below an existing one takes its
+/// permissions.
 class DiskStore {
  public:
   /// Creates nothing until the first write. `directory` need not exist or be writable.
   DiskStore(std::filesystem::path directory, LogSink log);
+  DiskStore(DiskStore&& other) noexcept;
+  DiskStore& operator=(DiskStore&& other) noexcept;
+  ~DiskStore();
 
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   /// The entry, or nothing if absent, unreadable or damaged. A content error moves the file aside (to
@@ -36,10 +44,13 @@ class DiskStore {
   /// Publishes the entry. Failure (read-only, full, vanished directory) is returned, never thrown; the entry
   /// then simply is not on disk, and after a permission or read-only error no further write is tried.
   Result<void> write(const KernelKey& key, const Entry& entry);
-  /// Every entry file, checked, sorted by key.
+  /// Moves the key's file, if there is one, to `damaged/` and warns with `reason`.
+  void set_aside(const KernelKey& key, const std::string& reason);
+  /// Every entry file, checked, sorted by key. Moves nothing.
   [[nodiscard]] std::vector<StoredEntry> list();
   /// Removes entries last used before `unix_seconds`; then the least recently used until the rest is no larger
-  /// than `max_bytes`. Also sweeps temporary files older than an hour. Returns what was removed.
+  /// than `max_bytes`. Also sweeps temporary files older than an hour and the files set aside. Returns the entries
+  /// removed.
   struct PruneLimits {
     std::optional<std::int64_t> max_bytes;
     std::optional<std::int64_t> older_than_unix_seconds;
@@ -47,9 +58,16 @@ class DiskStore {
   [[nodiscard]] std::vector<StoredEntry> prune(const PruneLimits& limits);
 
  private:
+  struct Latches;
+  [[nodiscard]] std::filesystem::path shard_of(const KernelKey& key) const;
+  [[nodiscard]] std::filesystem::path path_of(const KernelKey& key) const;
+  void warn(const std::string& line) const;
+  int publish(const KernelKey& key, std::span<const std::byte> bytes) const;
+  void sweep() const;
+
   std::filesystem::path directory_;
   LogSink log_;
-  bool writable_ = true;
+  std::unique_ptr<Latches> latches_;
 };
 
 }  // namespace flashspan::cache

@@ -1,0 +1,164 @@
+// kernel_cache.cpp -- least-recently-used memory store and single flight, around the disk store and the builder.
+#include "cache/kernel_cache.hpp"
+
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+namespace flashspan::cache {
+
+const char* to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::memory:
+      return "memory";
+    case Outcome::disk:
+      return "disk";
+    case Outcome::built:
+      return "built";
+  }
+  return "unknown";
+}
+
+namespace {
+
+using EntryPointer = std::shared_ptr<const Entry>;
+
+/// Entries by key, bounded by bytes. Not thread-safe.
+class MemoryStore {
+ public:
+  explicit MemoryStore(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  EntryPointer find(const KernelKey& key) {
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    by_use_.splice(by_use_.begin(), by_use_, found->second);
+    return found->second->entry;
+  }
+
+  void insert(const KernelKey& key, EntryPointer entry) {
+    erase(key);
+    used_bytes_ += size_of(*entry);
+    by_use_.push_front({key, std::move(entry)});
+    by_key_[key] = by_use_.begin();
+    while (used_bytes_ > limit_bytes_) erase(by_use_.back().key);
+  }
+
+  void erase(KernelKey key) {  // by value: the caller's key may lie in the item that goes
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return;
+    used_bytes_ -= size_of(*found->second->entry);
+    by_use_.erase(found->second);
+    by_key_.erase(found);
+  }
+
+ private:
+  struct Item {
+    KernelKey key;
+    EntryPointer entry;
+  };
+  static std::size_t size_of(const Entry& entry) {
+    return sizeof(Entry) + entry.metadata.size() + entry.artifact.size();
+  }
+
+  std::list<Item> by_use_;  // most recently used first
+  std::unordered_map<KernelKey, std::list<Item>::iterator, KernelKeyHash> by_key_;
+  std::size_t limit_bytes_;
+  std::size_t used_bytes_ = 0;
+};
+
+/// One lookup under way: who comes second waits here.
+struct Flight {
+  std::condition_variable landed;
+  std::optional<Result<EntryPointer>> result;
+};
+
+Error builder_threw(const char* what) {
+  return {ErrorCode::compile_failed, "kernel builder", "an exception", "a result", what};
+}
+
+}  // namespace
+
+struct KernelCache::State {
+  State(std::optional<DiskStore> disk_store, std::size_t memory_limit_bytes, LogSink log_sink)
+      : disk(std::move(disk_store)), memory(memory_limit_bytes), log(std::move(log_sink)) {}
+
+  /// From disk, else from the builder. Runs without the lock. Never throws.
+  Result<Found> make(const KernelKey& key, const Builder& builder) noexcept;
+  Result<Found> make_or_throw(const KernelKey& key, const Builder& builder);
+
+  std::optional<DiskStore> disk;
+  std::mutex mutex;  // guards memory and flights
+  MemoryStore memory;
+  std::unordered_map<KernelKey, std::shared_ptr<Flight>, KernelKeyHash> flights;
+  LogSink log;
+};
+
+Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& key, const Builder& builder) {
+  if (disk) {
+    if (std::optional<Entry> entry = disk->read(key)) {
+      return Found{std::make_shared<const Entry>(std::move(*entry)), Outcome::disk};
+    }
+  }
+  Result<Entry> built = builder();
+  if (!built) return built.error();
+  const auto entry = std::make_shared<const Entry>(std::move(*built));
+  if (disk) {
+    const Result<void> written = disk->write(key, *entry);
+    if (!written && log) log(LogLevel::warning, "cache: not kept on disk: " + written.error().message());
+  }
+  return Found{entry, Outcome::built};
+}
+
+Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const Builder& builder) noexcept {
+  // Whatever happens, those who wait must be told.
+  try {
+    return make_or_throw(key, builder);
+  } catch (const std::exception& exception) {
+    return builder_threw(exception.what());
+  } catch (...) {
+    return builder_threw("of a type that is not std::exception");
+  }
+}
+
+KernelCache::KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log)
+    : state_(std::make_unique<State>(std::move(disk), memory_limit_bytes, std::move(log))) {}
+KernelCache::~KernelCache() = default;
+
+Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder& builder) {
+  std::unique_lock lock(state_->mutex);
+  if (EntryPointer entry = state_->memory.find(key)) return Found{std::move(entry), Outcome::memory};
+  const auto [position, first] = state_->flights.try_emplace(key);
+  if (!first) {
+    const std::shared_ptr<Flight> flight = position->second;
+    flight->landed.wait(lock, [&flight] { return flight->result.has_value(); });
+    if (!*flight->result) return flight->result->error();
+    return Found{**flight->result, Outcome::memory};
+  }
+  const auto flight = position->second = std::make_shared<Flight>();
+  lock.unlock();
+
+  Result<Found> made = state_->make(key, builder);
+
+  lock.lock();
+  if (made) {
+    state_->memory.insert(key, made->entry);
+    flight->result.emplace(made->entry);
+  } else {
+    flight->result.emplace(made.error());
+  }
+  state_->flights.erase(key);
+  flight->landed.notify_all();
+  return made;
+}
+
+void KernelCache::discard(const KernelKey& key, const std::string& reason) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->memory.erase(key);
+  }
+  if (state_->disk) state_->disk->set_aside(key, reason);
+}
+
+}  // namespace flashspan::cache
