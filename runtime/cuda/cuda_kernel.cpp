@@ -1,0 +1,123 @@
+#include "runtime/cuda/cuda_kernel.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/kernel/emit_cuda.hpp"
+#include "codegen/kernel/tile_config.hpp"
+#include "runtime/cuda/cubin.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+const char* name_of(EntryPoint entry) {
+  switch (entry) {
+    case EntryPoint::plan_tiles:
+      return kernel::entry_plan_tiles;
+    case EntryPoint::forward:
+      return kernel::entry_forward;
+    case EntryPoint::backward_delta:
+      return kernel::entry_backward_delta;
+    case EntryPoint::backward_dq:
+      return kernel::entry_backward_dq;
+    case EntryPoint::backward_dkdv:
+      return kernel::entry_backward_dkdv;
+  }
+  return "";
+}
+
+/// Entry points that a module of this spec defines, with the dynamic shared memory that each is launched with.
+std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::KernelSpec& spec) {
+  const std::int64_t shared =
+      kernel::shared_memory_bytes(spec.direction, spec.dtype, spec.head_dim_qk, spec.head_dim_v, spec.tile);
+  std::vector<std::pair<EntryPoint, std::int64_t>> entries;
+  if (spec.lowering != mask::LoweringKind::none) entries.emplace_back(EntryPoint::plan_tiles, 0);
+  switch (spec.direction) {
+    case Direction::forward:
+      entries.emplace_back(EntryPoint::forward, shared);
+      break;
+    case Direction::backward:
+      entries.emplace_back(EntryPoint::backward_delta, 0);
+      entries.emplace_back(EntryPoint::backward_dq, shared);
+      entries.emplace_back(EntryPoint::backward_dkdv, shared);
+      break;
+  }
+  return entries;
+}
+
+Error with_detail(Error error, std::string detail) {
+  error.detail = std::move(detail);
+  return error;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, std::span<const std::byte> cubin,
+                                                     const kernel::KernelSpec& spec) {
+  if (const auto damage = cubin_damage(cubin)) {
+    return Error{ErrorCode::device_error, "cubin", *damage, "a whole cubin", spec.summary()};
+  }
+  const DriverApi& driver = *device.driver;
+  const ContextScope scope(device);
+  if (!scope.entered()) return scope.entered().error();
+
+  std::shared_ptr<CudaKernel> loaded(new CudaKernel(device));
+  const CUresult code =
+      driver.library_load_data(&loaded->library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (code != cuda_success) {
+    loaded->library_ = nullptr;
+    return with_detail(driver_error(driver, "cuLibraryLoadData", code), spec.summary());
+  }
+  for (const auto& [entry, shared] : entry_points(spec)) {
+    const auto done = loaded->load_entry(entry, shared);
+    if (!done) return with_detail(done.error(), std::string(name_of(entry)) + " of " + spec.summary());
+  }
+  return loaded;
+}
+
+Result<void> CudaKernel::load_entry(EntryPoint entry, std::int64_t dynamic_shared_bytes) {
+  const DriverApi& driver = *device_.driver;
+  CUkernel kernel = nullptr;
+  const CUresult found = driver.library_get_kernel(&kernel, library_, name_of(entry));
+  if (found != cuda_success) return driver_error(driver, "cuLibraryGetKernel", found);
+  if (dynamic_shared_bytes > 0) {
+    const CUresult set = driver.kernel_set_attribute(function_attribute_max_dynamic_shared_size_bytes,
+                                                     static_cast<int>(dynamic_shared_bytes), kernel, device_.device);
+    if (set != cuda_success) return driver_error(driver, "cuKernelSetAttribute", set);
+  }
+  // Loading is lazy by default: asking for the function loads it into the current context now.
+  CUfunction function = nullptr;
+  const CUresult forced = driver.kernel_get_function(&function, kernel);
+  if (forced != cuda_success) return driver_error(driver, "cuKernelGetFunction", forced);
+  entries_[static_cast<std::size_t>(entry)] = Entry{kernel, static_cast<unsigned>(dynamic_shared_bytes)};
+  return {};
+}
+
+CudaKernel::~CudaKernel() {
+  if (library_ == nullptr) return;
+  const DriverApi& driver = *device_.driver;
+  // Another thread may be capturing a stream; in the relaxed mode an unload does not break its capture. At process exit
+  // the driver may be gone (CUDA_ERROR_DEINITIALIZED), and the library with it: results are of no use here.
+  int mode = stream_capture_mode_relaxed;
+  const bool exchanged = driver.thread_exchange_stream_capture_mode(&mode) == cuda_success;
+  driver.library_unload(library_);
+  if (exchanged) driver.thread_exchange_stream_capture_mode(&mode);
+}
+
+Result<void> CudaKernel::launch(EntryPoint entry, std::int64_t blocks, int threads, Stream stream,
+                                std::span<void*> arguments) const {
+  const Entry& loaded = entries_[static_cast<std::size_t>(entry)];
+  CUlaunchConfig config;
+  config.grid_x = static_cast<unsigned>(blocks);
+  config.block_x = static_cast<unsigned>(threads);
+  config.dynamic_shared_bytes = loaded.dynamic_shared_bytes;
+  config.stream = static_cast<CUstream>(stream.handle);
+  // A CUkernel may stand for a CUfunction: the driver takes it in the current context (cuLaunchKernelEx, notes).
+  const auto function = reinterpret_cast<CUfunction>(loaded.kernel);
+  const CUresult code = device_.driver->launch_kernel_ex(&config, function, arguments.data(), nullptr);
+  if (code != cuda_success) return with_detail(driver_error(*device_.driver, "cuLaunchKernelEx", code), name_of(entry));
+  return {};
+}
+
+}  // namespace flashspan::cuda

@@ -1,0 +1,48 @@
+// cuda_kernel.hpp -- CudaKernel: a cubin loaded on one device, its kernels ready to launch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "codegen/kernel/kernel_spec.hpp"
+#include "flashspan/core/error.hpp"
+#include "runtime/backend/backend.hpp"
+#include "runtime/cuda/cuda_device.hpp"
+
+namespace flashspan::cuda {
+
+enum class EntryPoint { plan_tiles, forward, backward_delta, backward_dq, backward_dkdv };
+inline constexpr int entry_point_count = 5;
+
+/// Unloads when destroyed; the last owner must outlive the work that it launched.
+class CudaKernel : public backend::LoadedKernel {
+ public:
+  /// Loads the entry points of the spec's direction and sets their attributes, so that a launch does neither: both are
+  /// forbidden while a stream is captured.
+  /// Error: device_error; the cubin may be damaged, for another architecture, or newer than the driver.
+  static Result<std::shared_ptr<CudaKernel>> load(const CudaDevice& device, std::span<const std::byte> cubin,
+                                                  const kernel::KernelSpec& spec);
+  ~CudaKernel() override;
+
+  /// Queues one kernel. The device's context must be current; blocks > 0. `arguments` point to the values.
+  [[nodiscard]] Result<void> launch(EntryPoint entry, std::int64_t blocks, int threads, Stream stream,
+                                    std::span<void*> arguments) const;
+
+ private:
+  struct Entry {
+    CUkernel kernel = nullptr;
+    unsigned dynamic_shared_bytes = 0;
+  };
+
+  explicit CudaKernel(const CudaDevice& device) : device_(device) {}
+  Result<void> load_entry(EntryPoint entry, std::int64_t dynamic_shared_bytes);
+
+  CudaDevice device_;
+  CUlibrary library_ = nullptr;
+  std::array<Entry, entry_point_count> entries_{};
+};
+
+}  // namespace flashspan::cuda

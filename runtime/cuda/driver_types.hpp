@@ -1,0 +1,44 @@
+// driver_types.hpp -- the few types and constants of the CUDA driver API that we use, declared by ourselves so that
+// building needs no CUDA header. Names and values are those of cuda.h; a test compares the two where there is one.
+#pragma once
+
+namespace flashspan::cuda {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+// CUresult
+inline constexpr CUresult cuda_success = 0;
+inline constexpr CUresult cuda_error_invalid_value = 1;
+inline constexpr CUresult cuda_error_deinitialized = 4;
+inline constexpr CUresult cuda_error_no_device = 100;
+
+// CUdevice_attribute
+inline constexpr int device_attribute_multiprocessor_count = 16;
+inline constexpr int device_attribute_compute_capability_major = 75;
+inline constexpr int device_attribute_compute_capability_minor = 76;
+inline constexpr int device_attribute_max_shared_memory_per_block_optin = 97;
+
+// CUfunction_attribute
+inline constexpr int function_attribute_max_dynamic_shared_size_bytes = 8;
+
+// CUstreamCaptureMode
+inline constexpr int stream_capture_mode_relaxed = 2;
+
+/// CUlaunchConfig
+struct CUlaunchConfig {
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
+  unsigned block_x = 1, block_y = 1, block_z = 1;
+  unsigned dynamic_shared_bytes = 0;
+  CUstream stream = nullptr;
+  void* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
+}  // namespace flashspan::cuda

@@ -1,0 +1,106 @@
+#include "runtime/cuda/launch_arguments.hpp"
+
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace flashspan::cuda {
+namespace {
+
+using flashspan_device::AttentionParameters;
+using flashspan_device::LookupTensor;
+using flashspan_device::ProgramArguments;
+using flashspan_device::TensorArgument;
+
+static_assert(std::is_trivially_copyable_v<AttentionParameters> && std::is_trivially_copyable_v<ProgramArguments>,
+              "kernel arguments are copied as bytes");
+static_assert(flashspan_device::max_lookup_rank == max_tensor_rank);
+
+/// [B, H, S, D] or, without the last axis, [B, H, S].
+TensorArgument tensor_argument(const TensorView& view) {
+  return TensorArgument{view.data, view.strides[0], view.strides[1], view.strides[2]};
+}
+
+Error too_many(const char* role, const char* what, std::size_t got, int takes) {
+  return Error{ErrorCode::unsupported, std::string(role) + " " + what, std::to_string(got),
+               "at most " + std::to_string(takes) + " on CUDA", ""};
+}
+
+Result<LookupTensor> lookup_tensor(const std::string& name, const TensorView& view) {
+  LookupTensor tensor{};
+  tensor.data = view.data;
+  for (int axis = 0; axis < view.rank; ++axis) {
+    const std::int64_t extent = view.shape[static_cast<std::size_t>(axis)];
+    if (extent > std::numeric_limits<int>::max()) {
+      return Error{ErrorCode::unsupported, name,
+                   std::to_string(extent) + " elements along axis " + std::to_string(axis),
+                   "at most 2147483647 along an axis", ""};
+    }
+    tensor.extent[axis] = static_cast<int>(extent);
+    tensor.stride[axis] = view.strides[static_cast<std::size_t>(axis)];
+  }
+  return tensor;
+}
+
+}  // namespace
+
+AttentionParameters attention_parameters(const backend::LaunchArgs& args, const backend::TilePlan& plan, void* delta) {
+  AttentionParameters parameters{};
+  parameters.query = tensor_argument(args.query);
+  parameters.key = tensor_argument(args.key);
+  parameters.value = tensor_argument(args.value);
+  parameters.out = tensor_argument(args.out);
+  parameters.out_gradient = tensor_argument(args.out_gradient);
+  parameters.query_gradient = tensor_argument(args.query_gradient);
+  parameters.key_gradient = tensor_argument(args.key_gradient);
+  parameters.value_gradient = tensor_argument(args.value_gradient);
+  parameters.lse = tensor_argument(args.lse);
+  parameters.lse_gradient = tensor_argument(args.lse_gradient);
+  parameters.delta = static_cast<float*>(delta);
+  parameters.batch = static_cast<int>(args.shape.batch);
+  parameters.query_heads = static_cast<int>(args.shape.query_heads);
+  parameters.kv_heads = static_cast<int>(args.shape.kv_heads);
+  parameters.q_len = static_cast<int>(args.shape.q_len);
+  parameters.kv_len = static_cast<int>(args.shape.kv_len);
+  parameters.scale = args.scale;
+  const auto lists = [&plan](void* counts, void* tiles) {
+    return flashspan_device::TilePlanArguments{static_cast<int*>(counts), static_cast<int*>(tiles),
+                                               static_cast<int>(plan.plan_batch), static_cast<int>(plan.plan_heads)};
+  };
+  parameters.by_query = lists(plan.by_query_counts, plan.by_query_tiles);
+  parameters.by_key = lists(plan.by_key_counts, plan.by_key_tiles);
+  return parameters;
+}
+
+Result<ProgramArguments> program_arguments(const char* role, const mask::Program* program,
+                                           const mask::Bindings* bindings) {
+  ProgramArguments arguments{};
+  if (program == nullptr) return arguments;
+  const std::size_t tensors = program->tensors().size();
+  const std::size_t scalars = program->scalars().size();
+  if (tensors > flashspan_device::max_lookup_tensors) {
+    return too_many(role, "tensors", tensors, flashspan_device::max_lookup_tensors);
+  }
+  if (scalars > flashspan_device::max_scalars) {
+    return too_many(role, "scalars", scalars, flashspan_device::max_scalars);
+  }
+  const std::size_t bound_tensors = bindings == nullptr ? 0 : bindings->tensors.size();
+  const std::size_t bound_scalars = bindings == nullptr ? 0 : bindings->scalars.size();
+  if (bound_tensors != tensors || bound_scalars != scalars) {
+    return Error{ErrorCode::bad_argument, std::string(role) + " bindings",
+                 std::to_string(bound_tensors) + " tensors and " + std::to_string(bound_scalars) + " scalars",
+                 std::to_string(tensors) + " tensors and " + std::to_string(scalars) + " scalars", ""};
+  }
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const auto tensor = lookup_tensor(program->tensors()[i].name, bindings->tensors[i]);
+    if (!tensor) return tensor.error();
+    arguments.tensors[i] = *tensor;
+  }
+  for (std::size_t i = 0; i < scalars; ++i) {
+    arguments.integers[i] = bindings->scalars[i].integer;
+    arguments.reals[i] = bindings->scalars[i].real;
+  }
+  return arguments;
+}
+
+}  // namespace flashspan::cuda

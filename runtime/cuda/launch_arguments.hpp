@@ -1,0 +1,22 @@
+// launch_arguments.hpp -- a call's tensors, scalars and plan as the by-value arguments of the kernels.
+#pragma once
+
+#include "flashspan/core/error.hpp"
+#include "runtime/backend/backend.hpp"
+#include "templates/attention/parameters.cuh"
+
+namespace flashspan::cuda {
+
+/// Parameters of every kernel of a call. `delta` stands in the workspace. Sizes must fit 32 bits (launch_grids checks).
+[[nodiscard]] flashspan_device::AttentionParameters attention_parameters(const backend::LaunchArgs& args,
+                                                                         const backend::TilePlan& plan, void* delta);
+
+/// Data of one program, in the order of its declarations; zeros for no program. `role` ("mask", "score") is the
+/// argument that errors name.
+/// Error: unsupported for more tensors or scalars than a kernel takes, or an extent past 32 bits; bad_argument if the
+/// bindings are not those of the program.
+[[nodiscard]] Result<flashspan_device::ProgramArguments> program_arguments(const char* role,
+                                                                           const mask::Program* program,
+                                                                           const mask::Bindings* bindings);
+
+}  // namespace flashspan::cuda

@@ -1,0 +1,79 @@
+#include "runtime/cuda/launch_grids.hpp"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "codegen/kernel/emit_cuda.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+/// Largest x dimension of a grid ("Technical Specifications per Compute Capability"), and of the kernels' int sizes.
+constexpr std::int64_t largest_int32 = std::numeric_limits<std::int32_t>::max();
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// Three sizes of at most 2^31 do not fit one product of 64 bits: a product past the limit stays just past it.
+std::int64_t blocks(std::int64_t tiles, std::int64_t heads, std::int64_t batch) {
+  const std::int64_t lists = heads * batch;
+  if (lists == 0 || tiles == 0) return 0;
+  return tiles > largest_int32 / lists ? largest_int32 + 1 : tiles * lists;
+}
+
+Result<void> check_sizes(const AttentionShape& shape) {
+  for (const auto& [name, size] :
+       {std::pair{"batch", shape.batch}, std::pair{"query_heads", shape.query_heads},
+        std::pair{"kv_heads", shape.kv_heads}, std::pair{"q_len", shape.q_len}, std::pair{"kv_len", shape.kv_len}}) {
+    if (size <= largest_int32) continue;
+    return Error{ErrorCode::unsupported, name, std::to_string(size), "at most " + std::to_string(largest_int32), ""};
+  }
+  return {};
+}
+
+Result<void> check_grid(const char* entry, std::int64_t grid) {
+  if (grid <= largest_int32) return {};
+  return Error{ErrorCode::unsupported, std::string("grid of ") + entry,
+               "more than 2147483647 blocks (tiles x heads x batch)",
+               "at most 2147483647 blocks: split the batch or the heads over several calls", ""};
+}
+
+}  // namespace
+
+Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
+  if (const auto fits = check_sizes(shape); !fits) return fits.error();
+  const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
+  const std::int64_t key_tiles = divide_up(shape.kv_len, spec.tile.block_n);
+
+  LaunchGrids grids;
+  // A plan for no problem is never read.
+  const bool empty = shape.batch == 0 || shape.query_heads == 0;
+  if (!empty) grids.plan_by_query = blocks(plan.query_tiles, plan.heads, plan.batch);
+  switch (spec.direction) {
+    case Direction::forward:
+      grids.forward = blocks(query_tiles, shape.query_heads, shape.batch);
+      break;
+    case Direction::backward: {
+      if (!empty) grids.plan_by_key = blocks(plan.key_tiles, plan.heads, plan.batch);
+      constexpr std::int64_t rows_per_block = delta_threads / threads_per_warp;
+      // Counted in groups of rows of all heads and batches together, as they stand in delta.
+      const std::int64_t lists = shape.query_heads * shape.batch;
+      const bool too_many = lists != 0 && shape.q_len > largest_int32 * rows_per_block / lists;
+      grids.backward_delta = too_many ? largest_int32 + 1 : divide_up(shape.q_len * lists, rows_per_block);
+      grids.backward_dq = blocks(query_tiles, shape.query_heads, shape.batch);
+      grids.backward_dkdv = blocks(key_tiles, shape.kv_heads, shape.batch);
+      break;
+    }
+  }
+  for (const auto& [entry, grid] :
+       {std::pair{kernel::entry_plan_tiles, grids.plan_by_query},
+        std::pair{kernel::entry_plan_tiles, grids.plan_by_key}, std::pair{kernel::entry_forward, grids.forward},
+        std::pair{kernel::entry_backward_delta, grids.backward_delta},
+        std::pair{kernel::entry_backward_dq, grids.backward_dq},
+        std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv}}) {
+    if (const auto fits = check_grid(entry, grid); !fits) return fits.error();
+  }
+  return grids;
+}
+
+}  // namespace flashspan::cuda

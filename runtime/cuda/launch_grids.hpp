@@ -1,0 +1,32 @@
+// launch_grids.hpp -- how many blocks of how many threads every kernel of a call is launched with. The kernels derive
+// their work from blockIdx.x alone, so the two must agree (templates/attention, templates/plan).
+#pragma once
+
+#include <cstdint>
+
+#include "codegen/kernel/kernel_spec.hpp"
+#include "flashspan/core/error.hpp"
+#include "runtime/cuda/workspace_layout.hpp"
+
+namespace flashspan::cuda {
+
+/// Threads of a block of plan_tiles, and of attention_backward_delta (one warp a row).
+inline constexpr int plan_threads = 256;
+inline constexpr int delta_threads = 256;
+inline constexpr int threads_per_warp = 32;
+
+/// Blocks of each kernel; 0: nothing to do, or not of this direction.
+struct LaunchGrids {
+  std::int64_t plan_by_query = 0;
+  std::int64_t plan_by_key = 0;
+  std::int64_t forward = 0;
+  std::int64_t backward_delta = 0;
+  std::int64_t backward_dq = 0;
+  std::int64_t backward_dkdv = 0;
+};
+
+/// Error: unsupported if a grid is larger than a launch can be, or a size does not fit 32 bits.
+[[nodiscard]] Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape,
+                                               const PlanSize& plan);
+
+}  // namespace flashspan::cuda

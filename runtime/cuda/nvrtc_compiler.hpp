@@ -1,0 +1,60 @@
+// nvrtc_compiler.hpp -- NvrtcCompiler: CUDA SourceText to cubin, in memory, with the compiler's report.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/kernel/source_text.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/types.hpp"
+#include "runtime/backend/backend.hpp"
+#include "runtime/cuda/nvrtc_library.hpp"
+
+namespace flashspan::cuda {
+
+/// Thread-safe: compiles run at the same time, one thread each. Never touches the driver, writes no file, reads no
+/// header from disk and leaves the process's limits alone (see options()).
+class NvrtcCompiler {
+ public:
+  explicit NvrtcCompiler(NvrtcLibrary library) : library_(std::move(library)) {}
+  /// Error: missing_component.
+  static Result<std::shared_ptr<const NvrtcCompiler>> open(const NvrtcSearch& search);
+
+  [[nodiscard]] const NvrtcLibrary& library() const { return library_; }
+  /// "nvrtc 13.0 build 65be0db3...": the exact build, without its path.
+  [[nodiscard]] std::string identity() const;
+  /// What compile() passes.
+  [[nodiscard]] std::vector<std::string> options(Arch arch) const {
+    return options(library_.major, library_.minor, arch);
+  }
+  /// What it passes to NVRTC `major`.`minor`.
+  [[nodiscard]] static std::vector<std::string> options(int major, int minor, Arch arch);
+
+  /// Error: unsupported if this NVRTC does not know `arch`; compile_failed with the log in `detail`, also if an entry
+  /// point of `source` is missing; kernel_spills if an entry uses local memory.
+  [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, Arch arch) const;
+
+ private:
+  NvrtcLibrary library_;
+};
+
+/// An NvrtcCompiler that is opened when it is first needed: a process that only loads cached kernels can do without the
+/// 100 MB library. Thread-safe. A failure is not remembered, so NVRTC may be installed while the process runs.
+class NvrtcOnDemand {
+ public:
+  explicit NvrtcOnDemand(NvrtcSearch search) : search_(std::move(search)) {}
+  /// Error: missing_component.
+  [[nodiscard]] Result<std::shared_ptr<const NvrtcCompiler>> get();
+  /// Options of the NVRTC in use; without one, those that every NVRTC gets.
+  [[nodiscard]] std::vector<std::string> options(Arch arch);
+
+ private:
+  NvrtcSearch search_;
+  std::mutex mutex_;
+  std::shared_ptr<const NvrtcCompiler> compiler_;
+};
+
+}  // namespace flashspan::cuda

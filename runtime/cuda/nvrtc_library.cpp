@@ -1,0 +1,205 @@
+#include "runtime/cuda/nvrtc_library.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <glob.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+namespace flashspan::cuda {
+namespace {
+
+constexpr int oldest_major = 12;  ///< CUDA 12.0: the first whose drivers have the cuLibrary functions
+/// Newest first. A soname carries the major version only.
+constexpr std::array<const char*, 2> known_sonames{"libnvrtc.so.13", "libnvrtc.so.12"};
+
+/// Existing paths that match, in descending order, so that newer versions come first.
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  std::sort(paths.rbegin(), paths.rend());
+  return paths;
+}
+
+void add_libraries_in(const std::string& folder_pattern, std::vector<std::string>& candidates) {
+  for (const char* soname : known_sonames) {
+    for (std::string& path : matches(folder_pattern + "/" + soname)) {
+      if (std::find(candidates.begin(), candidates.end(), path) == candidates.end()) {
+        candidates.push_back(std::move(path));
+      }
+    }
+  }
+}
+
+/// A toolkit's root holds lib64, or targets/<platform>/lib (cross and conda packages).
+void add_toolkit(const std::string& root, std::vector<std::string>& candidates) {
+  add_libraries_in(root + "/lib64", candidates);
+  add_libraries_in(root + "/lib", candidates);
+  add_libraries_in(root + "/targets/x86_64-linux/lib", candidates);
+}
+
+/// Folders of the wheels nvidia-cuda-nvrtc (13) and nvidia-cuda-nvrtc-cu12 below one site-packages folder.
+void add_wheels(const std::string& site_packages, std::vector<std::string>& candidates) {
+  add_libraries_in(site_packages + "/nvidia/cu13/lib", candidates);
+  add_libraries_in(site_packages + "/nvidia/cuda_nvrtc/lib", candidates);
+}
+
+template <typename Function>
+bool resolve(void* handle, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(handle, symbol));
+  return function != nullptr;
+}
+
+bool resolve_all(void* handle, NvrtcApi& api) {
+  return resolve(handle, "nvrtcVersion", api.version) && resolve(handle, "nvrtcGetErrorString", api.get_error_string) &&
+         resolve(handle, "nvrtcGetNumSupportedArchs", api.get_num_supported_archs) &&
+         resolve(handle, "nvrtcGetSupportedArchs", api.get_supported_archs) &&
+         resolve(handle, "nvrtcCreateProgram", api.create_program) &&
+         resolve(handle, "nvrtcDestroyProgram", api.destroy_program) &&
+         resolve(handle, "nvrtcCompileProgram", api.compile_program) &&
+         resolve(handle, "nvrtcGetProgramLogSize", api.get_program_log_size) &&
+         resolve(handle, "nvrtcGetProgramLog", api.get_program_log) &&
+         resolve(handle, "nvrtcGetCUBINSize", api.get_cubin_size) && resolve(handle, "nvrtcGetCUBIN", api.get_cubin);
+}
+
+/// The build id among the notes of one segment (elf(5), "Notes (Nhdr)"; names and descriptors are padded to 4 bytes).
+std::string build_id_in(const std::byte* notes, std::size_t size) {
+  constexpr auto padded = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
+  for (std::size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, notes + at, sizeof(note));
+    const std::size_t name = at + sizeof(note);
+    const std::size_t text = name + padded(note.n_namesz);
+    if (text + note.n_descsz > size) break;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(notes + name, "GNU", 4) == 0) {
+      std::string id;
+      for (std::size_t i = 0; i < note.n_descsz; ++i) {
+        constexpr const char* digits = "0123456789abcdef";
+        const auto byte = std::to_integer<unsigned>(notes[text + i]);
+        id += {digits[byte >> 4], digits[byte & 15]};
+      }
+      return id;
+    }
+    at = text + padded(note.n_descsz);
+  }
+  return {};
+}
+
+struct BuildIdQuery {
+  ElfW(Addr) address;
+  std::string build_id;
+};
+
+int find_build_id(dl_phdr_info* info, std::size_t, void* data) {
+  auto& query = *static_cast<BuildIdQuery*>(data);
+  if (info->dlpi_addr != query.address) return 0;
+  for (int i = 0; i < info->dlpi_phnum && query.build_id.empty(); ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    query.build_id = build_id_in(reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr),
+                                 static_cast<std::size_t>(segment.p_filesz));
+  }
+  return 1;
+}
+
+/// NVRTC opens libnvrtc-builtins by name on the first compile. Opening the one beside it beforehand makes that work
+/// without a RUNPATH; without one beside it, the loader must find one.
+bool builtins_found(const NvrtcLibrary& library) {
+  const std::string name =
+      "libnvrtc-builtins.so." + std::to_string(library.major) + "." + std::to_string(library.minor);
+  const std::filesystem::path beside = std::filesystem::path(library.path).parent_path() / name;
+  return dlopen(beside.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr ||
+         dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
+/// Fills in `library`; returns the reason if it cannot be used.
+std::optional<std::string> examine(void* handle, const NvrtcSearch& search, NvrtcLibrary& library) {
+  if (!resolve_all(handle, library.api)) return "is not an NVRTC that we know (a function is missing)";
+  if (library.api.version(&library.major, &library.minor) != 0) return "nvrtcVersion fails";
+  const std::string version = std::to_string(library.major) + "." + std::to_string(library.minor);
+  if (library.major < oldest_major) return "is version " + version;
+  if (search.newest_major != 0 && library.major > search.newest_major) {
+    return "is version " + version + ", whose machine code the driver (CUDA " + std::to_string(search.newest_major) +
+           ") does not load";
+  }
+  const link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
+    library.path = map->l_name;
+    BuildIdQuery query{map->l_addr, ""};
+    dl_iterate_phdr(find_build_id, &query);
+    library.build_id = query.build_id;
+  }
+  if (!builtins_found(library)) return "has no libnvrtc-builtins.so." + version + " beside it";
+  int count = 0;
+  if (library.api.get_num_supported_archs(&count) != 0 || count <= 0) return "names no architecture";
+  library.archs.resize(static_cast<std::size_t>(count));
+  if (library.api.get_supported_archs(library.archs.data()) != 0) return "names no architecture";
+  return std::nullopt;
+}
+
+/// Opens one candidate; on failure appends the reason to `reasons`.
+std::optional<NvrtcLibrary> try_open(const std::string& candidate, int flags, const NvrtcSearch& search,
+                                     std::string& reasons) {
+  void* handle = dlopen(candidate.c_str(), flags);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    if ((flags & RTLD_NOLOAD) == 0) reasons += std::string(reason == nullptr ? candidate : reason) + "\n";
+    return std::nullopt;
+  }
+  NvrtcLibrary library;
+  if (const auto refused = examine(handle, search, library)) {
+    reasons += candidate + " " + *refused + "\n";
+    dlclose(handle);
+    return std::nullopt;
+  }
+  return library;
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_candidates(const NvrtcSearch& search) {
+  std::vector<std::string> candidates;
+  if (!search.cuda_home.empty()) add_toolkit(search.cuda_home, candidates);
+  add_toolkit("/usr/local/cuda", candidates);
+  add_toolkit("/usr/local/cuda-*", candidates);
+  for (const std::string& folder : search.extra_folders) {
+    add_libraries_in(folder, candidates);
+    add_libraries_in(folder + "/lib", candidates);
+    add_wheels(folder, candidates);
+    add_wheels(folder + "/lib/python3*/site-packages", candidates);
+  }
+  for (const char* prefix : {"/usr/local/lib", "/usr/lib"}) {
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      add_wheels(std::string(prefix) + "/python3*/" + packages, candidates);
+    }
+  }
+  candidates.insert(candidates.end(), known_sonames.begin(), known_sonames.end());
+  return candidates;
+}
+
+Result<NvrtcLibrary> open_nvrtc(const NvrtcSearch& search) {
+  std::string reasons;
+  for (const char* soname : known_sonames) {
+    if (auto library = try_open(soname, RTLD_NOW | RTLD_NOLOAD, search, reasons)) return *std::move(library);
+  }
+  for (const std::string& candidate : nvrtc_candidates(search)) {
+    if (auto library = try_open(candidate, RTLD_NOW | RTLD_LOCAL, search, reasons)) return *std::move(library);
+  }
+  const bool limited = search.newest_major != 0;
+  return Error{ErrorCode::missing_component, "nvrtc", "no usable libnvrtc",
+               "libnvrtc 12.0 or later" +
+                   (limited ? " and before " + std::to_string(search.newest_major + 1) + ".0" : std::string()) +
+                   ": install it with `pip install nvidia-cuda-nvrtc" +
+                   (search.newest_major == oldest_major ? "-cu12" : "") + "` or install the CUDA toolkit",
+               reasons};
+}
+
+}  // namespace flashspan::cuda
