@@ -1,0 +1,32 @@
+// attention_op.hpp -- AttentionOp: the one path of every call, forward or backward: validate, choose, provide, plan,
+// launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "flashspan/core/error.hpp"
+#include "runtime/attention/attention_call.hpp"
+#include "runtime/attention/kernel_provider.hpp"
+#include "runtime/backend/backend.hpp"
+
+namespace flashspan::attention {
+
+class AttentionOp {
+ public:
+  AttentionOp(std::shared_ptr<backend::Backend> backend, std::shared_ptr<KernelProvider> kernels)
+      : backend_(std::move(backend)), kernels_(std::move(kernels)) {}
+
+  [[nodiscard]] const backend::DeviceFacts& facts() const { return backend_->facts(); }
+  [[nodiscard]] Result<std::int64_t> workspace_bytes(const AttentionCall& call) const;
+  /// The kernel that the call takes, on the device; the workspace is not looked at.
+  [[nodiscard]] Result<KernelProvider::Provided> prepare(const AttentionCall& call);
+  /// Error, before anything is queued: as validate(), check_workspace() and KernelProvider::get().
+  [[nodiscard]] Result<void> run(const AttentionCall& call);
+
+ private:
+  std::shared_ptr<backend::Backend> backend_;
+  std::shared_ptr<KernelProvider> kernels_;
+};
+
+}  // namespace flashspan::attention

@@ -1,0 +1,63 @@
+// choose_spec.cpp -- collects what changes the code: programs, head dims, dtype, alignment class and tile.
+#include "runtime/attention/choose_spec.hpp"
+
+#include <cstdint>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "runtime/attention/validate.hpp"
+
+namespace flashspan::attention {
+
+namespace {
+
+constexpr std::int64_t copy_bytes = 16;  // the widest copy that the kernels use
+
+bool rows_aligned(const TensorView& view) {
+  if (reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes != 0) return false;
+  const std::int64_t element_bytes = size_in_bytes(view.dtype);
+  for (int axis = 0; axis + 1 < view.rank; ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    if (view.shape[index] > 1 && view.strides[index] * element_bytes % copy_bytes != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool rows_aligned(const AttentionCall& call) {
+  const CallTensors tensors(call);
+  for (const CallTensor& tensor : tensors.all()) {
+    if (tensor.view->rank == 4 && !rows_aligned(*tensor.view)) return false;  // lse is read by the element
+  }
+  return true;
+}
+
+const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction) {
+  switch (direction) {
+    case Direction::forward:
+      return mask.forward_lowering;
+    case Direction::backward:
+      return mask.backward_lowering;
+  }
+  return mask.forward_lowering;
+}
+
+Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask, const BoundScore* score) {
+  auto tile =
+      kernel::default_tile(choice.direction, choice.target, choice.dtype, choice.head_dim_qk, choice.head_dim_v);
+  if (!tile) return tile.error();
+  kernel::KernelSpec spec;
+  spec.direction = choice.direction;
+  spec.target = choice.target;
+  spec.dtype = choice.dtype;
+  spec.head_dim_qk = choice.head_dim_qk;
+  spec.head_dim_v = choice.head_dim_v;
+  spec.lowering = lowering_of(mask, choice.direction).kind;
+  spec.mask = mask.signature;
+  if (score != nullptr) spec.score = score->signature;
+  spec.aligned = choice.aligned;
+  spec.tile = *tile;
+  return spec;
+}
+
+}  // namespace flashspan::attention

@@ -1,0 +1,174 @@
+// kernel_provider.cpp -- the cold path in five steps (text, key, cache, compile, load) behind one warm map.
+#include "runtime/attention/kernel_provider.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "codegen/kernel/emit_cuda.hpp"
+#include "codegen/kernel/emit_llvm.hpp"
+#include "runtime/attention/source_dump.hpp"
+
+namespace flashspan::attention {
+
+namespace {
+
+/// Everything that decides the compiler's output, in a fixed order. Names of files are parts too, so that moving text
+/// from one file to another is a different key.
+cache::KernelKey key_of(const kernel::SourceText& source, const std::vector<std::string>& options,
+                        const std::string& compiler, const std::string& target) {
+  const std::string version = std::to_string(cache::entry_format_version);
+  std::vector<std::string_view> parts{version, compiler, target, "options"};
+  parts.insert(parts.end(), options.begin(), options.end());
+  parts.insert(parts.end(), {"main", source.main, "files"});
+  for (const kernel::SourceFile& file : source.files) parts.insert(parts.end(), {file.name, file.text});
+  parts.emplace_back("entry points");
+  parts.insert(parts.end(), source.entry_points.begin(), source.entry_points.end());
+  return cache::KernelKey::of(parts);
+}
+
+std::int64_t unix_seconds_now() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::string milliseconds_text(double milliseconds) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.1f", milliseconds);
+  return buffer.data();
+}
+
+}  // namespace
+
+Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelSpec& spec) {
+  switch (language) {
+    case kernel::Language::cuda:
+      return kernel::emit_cuda(spec);
+    case kernel::Language::llvm_ir:
+      return kernel::emit_llvm(spec);
+  }
+  return Error{ErrorCode::unsupported, "language", "", "", ""};
+}
+
+KernelProvider::KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
+                               std::vector<std::filesystem::path> dump_directories, LogSink log)
+    : backend_(std::move(backend)),
+      cache_(std::move(cache)),
+      dump_directories_(std::move(dump_directories)),
+      log_(std::move(log)) {}
+
+Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& spec, const UserText& text) {
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto found = ready_.find(spec); found != ready_.end()) return Provided{found->second, true};
+  }
+  std::promise<Outcome> promise;
+  std::optional<std::shared_future<Outcome>> someone_elses;
+  {
+    const std::unique_lock lock(mutex_);
+    if (const auto found = ready_.find(spec); found != ready_.end()) return Provided{found->second, true};
+    if (const auto found = in_flight_.find(spec); found != in_flight_.end()) {
+      someone_elses = found->second;
+    } else {
+      in_flight_.emplace(spec, promise.get_future().share());
+    }
+  }
+  if (someone_elses) {
+    const Outcome& made = someone_elses->get();
+    if (!made) return made.error();
+    return Provided{*made, false};
+  }
+  Outcome made = make(spec, text);
+  {
+    const std::unique_lock lock(mutex_);
+    if (made) ready_.emplace(spec, *made);
+    in_flight_.erase(spec);
+  }
+  promise.set_value(made);
+  if (!made) return made.error();
+  return Provided{*made, false};
+}
+
+KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text) {
+  auto built = build(spec, text);
+  if (!built) return built.error();
+  auto loaded = load(*built, spec);
+  if (!loaded) {
+    // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
+    cache_->discard(built->key, loaded.error().message());
+    built = build(spec, text);
+    if (!built) return built.error();
+    loaded = load(*built, spec);
+    if (!loaded) {
+      Error error = loaded.error();
+      error.detail += (error.detail.empty() ? "" : "\n") + ("spec: " + spec.summary());
+      return error;
+    }
+  }
+  return std::make_shared<const ReadyKernel>(
+      ReadyKernel{std::move(*loaded), built->key, built->outcome, std::move(built->metadata)});
+}
+
+Result<std::shared_ptr<backend::LoadedKernel>> KernelProvider::load(const BuiltKernel& built,
+                                                                    const kernel::KernelSpec& spec) {
+  return backend_->load(built.entry->artifact, spec);
+}
+
+Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text) {
+  auto source = emit(backend_->language(), spec);
+  if (!source) return source.error();
+  const auto compiler = backend_->compiler_identity();
+  if (!compiler) return compiler.error();
+  const std::vector<std::string> options = backend_->compile_options(spec);
+  const std::string target = kernel::to_string(spec.target);
+  BuiltKernel built;
+  built.key = key_of(*source, options, *compiler, target);
+
+  const auto compile = [&]() -> Result<cache::Entry> {
+    auto binary = backend_->compile(*source, spec);
+    if (!binary) return explain_failure(binary.error(), *source, spec, built.key, text);
+    KernelMetadata metadata{spec.to_text(), spec.summary(),    target, *compiler, options,
+                            binary->report, unix_seconds_now()};
+    return cache::Entry{to_text(metadata), std::move(binary->bytes)};
+  };
+  auto found = cache_->get(built.key, compile);
+  if (!found) {
+    log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
+    return found.error();
+  }
+  built.entry = found->entry;
+  built.outcome = found->outcome;
+  if (auto metadata = metadata_from_text(built.entry->metadata)) built.metadata = std::move(*metadata);
+  built.metadata.summary = spec.summary();
+  log_build(built);
+  return built;
+}
+
+Error KernelProvider::explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
+                                      const cache::KernelKey& key, const UserText& text) const {
+  const auto dumped = dump_source(source, key.to_text(), dump_directories_);
+  std::string context = "expression: " + *text.mask + (text.score != nullptr ? "\nscore: " + *text.score : "") +
+                        "\nspec: " + spec.summary();
+  context += "\nsource: " + (dumped ? dumped->string() : std::string("not kept, no directory could be written to"));
+  error.detail = context + (error.detail.empty() ? "" : "\n" + error.detail);
+  return error;
+}
+
+void KernelProvider::log_build(const BuiltKernel& built) const {
+  int registers = 0;
+  std::int64_t spill_bytes = 0;
+  for (const backend::EntryReport& entry : built.metadata.report.entries) {
+    registers = std::max(registers, entry.registers);
+    spill_bytes += entry.spill_bytes;
+  }
+  const LogLevel level = built.outcome == cache::Outcome::built ? LogLevel::info : LogLevel::debug;
+  log_(level, built.metadata.summary + ", key " + built.key.to_text() + ", " + cache::to_string(built.outcome) + ", " +
+                  milliseconds_text(built.metadata.report.milliseconds) + " ms, " + std::to_string(registers) +
+                  " registers, " + std::to_string(spill_bytes) + " spill bytes");
+}
+
+}  // namespace flashspan::attention

@@ -1,0 +1,87 @@
+// kernel_provider.hpp -- from a KernelSpec to its kernel on the device: a map read when warm; otherwise text, key,
+// cache, compiler and loader, once per spec however many threads ask.
+#pragma once
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/kernel_cache.hpp"
+#include "codegen/kernel/kernel_spec.hpp"
+#include "codegen/kernel/source_text.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/log.hpp"
+#include "runtime/attention/kernel_metadata.hpp"
+#include "runtime/backend/backend.hpp"
+
+namespace flashspan::attention {
+
+/// A binary from the cache or the compiler, and what is known about it.
+struct BuiltKernel {
+  cache::KernelKey key;
+  std::shared_ptr<const cache::Entry> entry;
+  cache::Outcome outcome = cache::Outcome::built;
+  KernelMetadata metadata;
+};
+
+/// A kernel on the device. Never changes once it is made.
+struct ReadyKernel {
+  std::shared_ptr<backend::LoadedKernel> kernel;
+  cache::KernelKey key;
+  cache::Outcome outcome = cache::Outcome::built;
+  KernelMetadata metadata;
+};
+
+/// The user's own text, for messages. Borrowed, so that a warm call copies none of it.
+struct UserText {
+  const std::string* mask = nullptr;
+  const std::string* score = nullptr;  ///< null: none
+};
+
+/// The text of a kernel in the language of a back end.
+[[nodiscard]] Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelSpec& spec);
+
+class KernelProvider {
+ public:
+  struct Provided {
+    std::shared_ptr<const ReadyKernel> ready;
+    bool warm = false;  ///< it was on the device already
+  };
+
+  /// `dump_directories`: where the source of a kernel that does not compile is kept, first choice first.
+  KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
+                 std::vector<std::filesystem::path> dump_directories, LogSink log);
+
+  /// A failure is not remembered: the next call tries again.
+  /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error.
+  [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text);
+
+  /// Steps before the device: text, key, cache or compiler. For compiling ahead of time.
+  [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text);
+
+ private:
+  using Outcome = Result<std::shared_ptr<const ReadyKernel>>;
+
+  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text);
+  [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const BuiltKernel& built,
+                                                                    const kernel::KernelSpec& spec);
+  [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
+                                      const cache::KernelKey& key, const UserText& text) const;
+  void log_build(const BuiltKernel& built) const;
+
+  std::shared_ptr<backend::Backend> backend_;
+  std::shared_ptr<cache::KernelCache> cache_;
+  std::vector<std::filesystem::path> dump_directories_;
+  LogSink log_;
+
+  std::shared_mutex mutex_;  // guards the two maps
+  std::unordered_map<kernel::KernelSpec, std::shared_ptr<const ReadyKernel>, kernel::KernelSpecHash> ready_;
+  std::unordered_map<kernel::KernelSpec, std::shared_future<Outcome>, kernel::KernelSpecHash> in_flight_;
+};
+
+}  // namespace flashspan::attention

@@ -1,0 +1,224 @@
+// validate.cpp -- the rules for the tensors and numbers of a call, in the order a caller can best act on.
+#include "runtime/attention/validate.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "runtime/attention/tensor_rule.hpp"
+#include "runtime/attention/validate_program.hpp"
+
+namespace flashspan::attention {
+
+CallTensors::CallTensors(const AttentionCall& call) {
+  add({"query", &call.query});
+  add({"key", &call.key});
+  add({"value", &call.value});
+  switch (call.direction) {
+    case Direction::forward:
+      add({"out", &call.out, Role::written});
+      add({"lse", &call.lse, Role::written, /*optional=*/true});
+      return;
+    case Direction::backward:
+      add({"out", &call.out});
+      add({"lse", &call.lse});
+      add({"out_gradient", &call.out_gradient});
+      add({"lse_gradient", &call.lse_gradient, Role::read, /*optional=*/true});
+      add({"query_gradient", &call.query_gradient, Role::written});
+      add({"key_gradient", &call.key_gradient, Role::written});
+      add({"value_gradient", &call.value_gradient, Role::written});
+      return;
+  }
+}
+
+namespace {
+
+using namespace std::string_view_literals;
+
+bool holds_statistics(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("lse"sv); }
+bool absent(const CallTensor& tensor) { return !tensor.view->given() && tensor.view->rank == 0; }
+bool skipped(const CallTensor& tensor) { return tensor.optional && absent(tensor); }
+
+const char* layout(const CallTensor& tensor) {
+  const std::string_view name = tensor.argument;
+  if (holds_statistics(tensor)) return "a tensor f32[B, Hq, Sq]";
+  if (name.starts_with("query")) return "a tensor [B, Hq, Sq, D]";
+  if (name.starts_with("key")) return "a tensor [B, Hkv, Sk, D]";
+  if (name.starts_with("value")) return "a tensor [B, Hkv, Sk, Dv]";
+  return "a tensor [B, Hq, Sq, Dv]";
+}
+
+Result<void> check_ranks(const CallTensors& tensors) {
+  for (const CallTensor& tensor : tensors.all()) {
+    if (skipped(tensor)) continue;
+    if (absent(tensor)) return bad_argument(tensor.argument, "no tensor", layout(tensor));
+    if (tensor.view->rank != (holds_statistics(tensor) ? 3 : 4)) {
+      return bad_argument(tensor.argument, to_string(*tensor.view), layout(tensor));
+    }
+    if (auto given = check_given(tensor.argument, *tensor.view, layout(tensor)); !given) return given.error();
+  }
+  return {};
+}
+
+bool dtype_served(DType dtype, DeviceKind kind) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+      return true;
+    case DType::f32:
+      return kind == DeviceKind::cpu;
+    case DType::i32:
+      return false;
+  }
+  return false;
+}
+
+const char* served_dtypes(DeviceKind kind) {
+  return kind == DeviceKind::cpu ? "f32, f16 or bf16" : "f16 or bf16 (f32 on the CPU only)";
+}
+
+Result<void> check_dtypes(const AttentionCall& call, const CallTensors& tensors, DeviceKind kind) {
+  const DType dtype = call.query.dtype;
+  std::string names;
+  std::string got;
+  bool equal = true;
+  for (const CallTensor& tensor : tensors.all()) {
+    if (skipped(tensor)) continue;
+    if (holds_statistics(tensor)) {
+      if (tensor.view->dtype != DType::f32)
+        return bad_argument(tensor.argument, to_string(*tensor.view), layout(tensor));
+      continue;
+    }
+    equal = equal && tensor.view->dtype == dtype;
+  }
+  if (equal && dtype_served(dtype, kind)) return {};
+  for (const CallTensor& tensor : tensors.all()) {
+    if (holds_statistics(tensor)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(tensor.argument);
+    got += (got.empty() ? "" : ", ") + std::string(to_string(tensor.view->dtype));
+  }
+  return bad_argument(names, got, std::string("one dtype for all of them: ") + served_dtypes(kind));
+}
+
+Result<void> check_devices(const CallTensors& tensors, Device device) {
+  for (const CallTensor& tensor : tensors.all()) {
+    if (skipped(tensor) || tensor.view->device == device) continue;
+    return bad_argument(tensor.argument, "a tensor on " + to_string(tensor.view->device),
+                        "tensors on " + to_string(device) + ", the device of this Attention");
+  }
+  return {};
+}
+
+Result<AttentionShape> read_shape(const AttentionCall& call) {
+  AttentionShape shape;
+  shape.batch = call.query.shape[0];
+  shape.query_heads = call.query.shape[1];
+  shape.q_len = call.query.shape[2];
+  shape.head_dim_qk = call.query.shape[3];
+  shape.kv_heads = call.key.shape[1];
+  shape.kv_len = call.key.shape[2];
+  shape.head_dim_v = call.value.shape[3];
+  if (auto legal = check_shape(shape); !legal) return legal.error();
+  return shape;
+}
+
+Result<void> check_extents(const CallTensor& tensor, const AttentionShape& shape) {
+  const std::string_view name = tensor.argument;
+  const bool of_keys = name.starts_with("key"sv) || name.starts_with("value"sv);
+  const bool of_scores = name.starts_with("key"sv) || name.starts_with("query"sv);
+  const std::array<std::int64_t, 4> expected{shape.batch, of_keys ? shape.kv_heads : shape.query_heads,
+                                             of_keys ? shape.kv_len : shape.q_len,
+                                             of_scores ? shape.head_dim_qk : shape.head_dim_v};
+  const int rank = tensor.view->rank;
+  bool equal = true;
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    equal = equal && tensor.view->shape[index] == expected[index];
+  }
+  if (equal) return {};
+  const std::array<const char*, 4> names{"B", of_keys ? "Hkv" : "Hq", of_keys ? "Sk" : "Sq", of_scores ? "D" : "Dv"};
+  TensorRule rule{tensor.argument, tensor.view->dtype, {}};
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    rule.axes.push_back(exactly(names[index], expected[index]));
+  }
+  return check_tensor(rule, *tensor.view);
+}
+
+Result<void> check_head_dim(const char* argument, std::int64_t head_dim, DeviceKind kind) {
+  const bool served = kind == DeviceKind::cpu
+                          ? head_dim >= 1 && head_dim <= kernel::largest_head_dim
+                          : head_dim >= kernel::smallest_head_dim && head_dim <= kernel::largest_head_dim &&
+                                head_dim % kernel::head_dim_step == 0;
+  if (served) return {};
+  const std::string largest = std::to_string(kernel::largest_head_dim);
+  const std::string takes = kind == DeviceKind::cpu
+                                ? "head dims of 1 to " + largest + " on the CPU"
+                                : "head dims of " + std::to_string(kernel::smallest_head_dim) + " to " + largest +
+                                      " in steps of " + std::to_string(kernel::head_dim_step) + " on CUDA";
+  return Error{ErrorCode::unsupported, argument, "head dim " + std::to_string(head_dim), takes, ""};
+}
+
+Result<void> check_memory_layout(const CallTensor& tensor) {
+  const TensorView& view = *tensor.view;
+  if (auto strides = check_strides(tensor.argument, view); !strides) return strides.error();
+  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(size_in_bytes(view.dtype)) != 0) {
+    return bad_argument(tensor.argument, "memory that does not start at a multiple of the element size",
+                        "elements of " + std::to_string(size_in_bytes(view.dtype)) + " bytes, naturally aligned");
+  }
+  if (!holds_statistics(tensor) && view.shape[3] > 1 && view.strides[3] != 1) {
+    return bad_argument(tensor.argument, "stride " + std::to_string(view.strides[3]) + " on the last axis",
+                        "a contiguous last axis (stride 1); copy the tensor first");
+  }
+  if (tensor.role == Role::read) return {};
+  for (int axis = 0; axis < view.rank; ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    if (view.shape[index] > 1 && view.strides[index] == 0) {
+      return bad_argument(tensor.argument, "stride 0 on axis " + std::to_string(axis),
+                          "a result whose elements are all apart, since it is written to");
+    }
+  }
+  return {};
+}
+
+Result<void> check_scale(const std::optional<float>& scale) {
+  if (!scale || std::isfinite(*scale)) return {};
+  return bad_argument("scale", std::to_string(*scale), "a finite number");
+}
+
+}  // namespace
+
+Result<AttentionShape> validate(const AttentionCall& call, const backend::DeviceFacts& facts) {
+  const CallTensors tensors(call);
+  const DeviceKind kind = facts.device.kind;
+  if (auto ranks = check_ranks(tensors); !ranks) return ranks.error();
+  if (auto dtypes = check_dtypes(call, tensors, kind); !dtypes) return dtypes.error();
+  if (auto devices = check_devices(tensors, facts.device); !devices) return devices.error();
+  const auto shape = read_shape(call);
+  if (!shape) return shape.error();
+  if (auto head_dim = check_head_dim("query", shape->head_dim_qk, kind); !head_dim) return head_dim.error();
+  if (auto head_dim = check_head_dim("value", shape->head_dim_v, kind); !head_dim) return head_dim.error();
+  for (const CallTensor& tensor : tensors.all()) {
+    if (skipped(tensor)) continue;
+    if (auto extents = check_extents(tensor, *shape); !extents) return extents.error();
+    if (auto memory = check_memory_layout(tensor); !memory) return memory.error();
+  }
+  if (auto scale = check_scale(call.scale); !scale) return scale.error();
+  if (auto mask = check_mask(*call.mask, *shape, facts.device); !mask) return mask.error();
+  if (call.score != nullptr) {
+    if (auto score = check_program("score", *call.score, *shape, facts.device); !score) return score.error();
+  }
+  return shape;
+}
+
+Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes) {
+  if (takes_bytes == 0 || (call.workspace != nullptr && call.workspace_bytes >= takes_bytes)) return {};
+  const std::string got = call.workspace == nullptr ? "none" : std::to_string(call.workspace_bytes) + " bytes";
+  return Error{ErrorCode::workspace_too_small, "workspace", got,
+               "at least " + std::to_string(takes_bytes) + " bytes on the device (see workspace_bytes())", ""};
+}
+
+}  // namespace flashspan::attention
