@@ -1,0 +1,150 @@
+// compile.cpp -- `flashspan compile`: kernels for any architecture into the cache; needs NVRTC but no GPU.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "flashspan/inspect.hpp"
+#include "tools/flashspan/commands/commands.hpp"
+#include "tools/flashspan/commands/options.hpp"
+#include "tools/flashspan/files.hpp"
+#include "tools/flashspan/mask_source.hpp"
+
+namespace flashspan::tool {
+namespace {
+
+struct CompileOptions {
+  MaskOptions mask;
+  ShapeOptions shape;
+  std::string arch, dtype = "bf16", direction = "both", source_dir;
+  std::optional<std::string> cache_dir;
+  bool unaligned = false, json = false;
+  int threads = 0;
+};
+
+std::vector<Direction> directions_of(const std::string& text) {
+  if (text == "forward") return {Direction::forward};
+  if (text == "backward") return {Direction::backward};
+  return {Direction::forward, Direction::backward};
+}
+
+std::string label_of(const CompiledKernel& kernel) {
+  return to_string(kernel.arch) + " " + to_string(kernel.direction);
+}
+
+Json report_of(const std::vector<CompiledKernel>& kernels) {
+  Json report{{"kernels", Json::array()}};
+  for (const CompiledKernel& kernel : kernels) {
+    Json row{{"arch", to_string(kernel.arch)}, {"direction", to_string(kernel.direction)}};
+    row.update(to_json(kernel.record));
+    if (kernel.error) row["error"] = to_json(*kernel.error);
+    report["kernels"].push_back(std::move(row));
+  }
+  return report;
+}
+
+void print_report(const std::vector<CompiledKernel>& kernels) {
+  Table table({"kernel", "key", "outcome", "ms", "registers", "shared memory", "spills"});
+  for (const CompiledKernel& kernel : kernels) {
+    const KernelRecord& record = kernel.record;
+    if (kernel.error) {
+      table.add({label_of(kernel), record.key.empty() ? "-" : record.key, to_string(kernel.error->code)});
+      continue;
+    }
+    table.add({label_of(kernel), record.key, record.outcome, fixed(record.compile_ms, 1),
+               std::to_string(record.registers), bytes_text(record.shared_bytes), bytes_text(record.spill_bytes)});
+  }
+  table.print();
+}
+
+Result<void> write_sources(const std::vector<CompiledKernel>& kernels, const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  for (const CompiledKernel& kernel : kernels) {
+    const std::string name = to_string(kernel.direction) + ("_" + to_string(kernel.arch)) + ".cu";
+    const std::string path = (std::filesystem::path(folder) / name).string();
+    auto written = write_file_atomically(
+        path, "--source-dir", [&](const ByteSink& sink) { sink(kernel.source.data(), kernel.source.size()); });
+    if (!written) return written;
+  }
+  return {};
+}
+
+Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
+  auto archs = arch_list(options.arch);
+  if (!archs) return archs.error();
+  const auto dtype = float_dtype(options.dtype);
+  if (!dtype) return dtype.error();
+  const auto source = MaskSource::read(options.mask);
+  if (!source) return source.error();
+  const AttentionShape shape = source->shape(options.shape);
+  const auto mask = source->mask(shape);
+  if (!mask) return mask.error();
+  const auto score = source->score();
+  if (!score) return score.error();
+  CompileRequest request;
+  request.mask = &*mask;
+  request.score = *score ? &**score : nullptr;
+  request.archs = std::move(*archs);
+  request.directions = directions_of(options.direction);
+  request.dtype = *dtype;
+  request.head_dim_qk = static_cast<int>(shape.head_dim_qk);
+  request.head_dim_v = static_cast<int>(shape.head_dim_v);
+  request.aligned = !options.unaligned;
+  request.cache_dir = options.cache_dir;
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Progress progress(static_cast<int>(request.archs.size() * request.directions.size()), options.json);
+  auto kernels = compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
+    progress.step(label_of(kernel) + ": " + (kernel.error ? to_string(kernel.error->code) : kernel.record.outcome));
+  });
+  if (!kernels || options.source_dir.empty()) return kernels;
+  if (auto written = write_sources(*kernels, options.source_dir); !written) return written.error();
+  return kernels;
+}
+
+ExitCode run_compile(const CompileOptions& options) {
+  const auto kernels = compile(options);
+  if (!kernels) return report_error(kernels.error(), options.json);
+  if (options.json) {
+    print_json(report_of(*kernels));
+  } else {
+    print_report(*kernels);
+  }
+  ExitCode code = ExitCode::ok;
+  for (const CompiledKernel& kernel : *kernels) {
+    if (!kernel.error) continue;
+    std::fprintf(stderr, "flashspan: %s: %s\n", label_of(kernel).c_str(), kernel.error->message().c_str());
+    code = std::max(code, exit_code_of(kernel.error->code));
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& application, ChosenCommand& chosen) {
+  CLI::App* command = application.add_subcommand("compile", "Compile a mask's kernels into the cache; no GPU needed");
+  auto options = std::make_shared<CompileOptions>();
+  options->mask.mask = "causal";
+  add_mask_options(*command, options->mask, false);
+  add_shape_options(*command, options->shape);
+  command->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
+  command->add_option("--dtype", options->dtype, "f16 or bf16")->capture_default_str();
+  command->add_option("--direction", options->direction, "forward, backward or both")
+      ->check(CLI::IsMember({"forward", "backward", "both"}))
+      ->capture_default_str();
+  command->add_flag("--unaligned", options->unaligned, "For tensors whose rows are not 16-byte aligned");
+  command->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--source-dir", options->source_dir, "Also write the complete sources there")->type_name("DIR");
+  add_cache_dir_option(*command, options->cache_dir);
+  add_json_option(*command, options->json);
+  command->callback([options, &chosen] { chosen = [options] { return run_compile(*options); }; });
+}
+
+}  // namespace flashspan::tool
