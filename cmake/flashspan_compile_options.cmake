@@ -10,6 +10,13 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 
+# Sanitizers need every object of a program: they are set for all targets, ours and not ours, in one place.
+set(FLASHSPAN_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+if(FLASHSPAN_SANITIZE)
+  add_compile_options(-fsanitize=${FLASHSPAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+  add_link_options(-fsanitize=${FLASHSPAN_SANITIZE})
+endif()
+
 add_library(flashspan_options INTERFACE)
 target_compile_options(flashspan_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
 target_include_directories(flashspan_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
