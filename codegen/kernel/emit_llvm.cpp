@@ -1,0 +1,64 @@
+#include "codegen/kernel/emit_llvm.hpp"
+
+#include "codegen/kernel/emit_llvm_parts.hpp"
+#include "codegen/kernel/emit_llvm_writer.hpp"
+#include "codegen/mask/score_derivative.hpp"
+
+namespace flashspan::kernel {
+namespace {
+
+// 512-bit registers are asked for by name: some CPUs default to 256.
+constexpr const char* module_head =
+    "; One Flashspan module; the functions are described in runtime/cpu/tile_functions.hpp.\n"
+    "@zero_element = internal constant i64 0, align 8\n";
+constexpr const char* module_tail =
+    "attributes #0 = { nounwind \"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n";
+
+}  // namespace
+
+std::vector<std::string> llvm_entry_points(const KernelSpec& spec) {
+  std::vector<std::string> names{"gemm", "load_rows", "store_rows", "transpose_rows", "nonfinite_rows"};
+  if (spec.lowering == mask::LoweringKind::expression) names.emplace_back("mask_tile");
+  if (!spec.score.empty()) names.emplace_back("score_tile");
+  switch (spec.direction) {
+    case Direction::forward:
+      names.insert(names.end(), {"softmax_full", "softmax_masked", "rescale_rows"});
+      break;
+    case Direction::backward:
+      names.insert(names.end(), {"gradient_full", "gradient_masked", "row_dots"});
+      if (!spec.score.empty()) names.emplace_back("score_derivative_tile");
+      break;
+  }
+  return names;
+}
+
+Result<SourceText> emit_llvm(const KernelSpec& spec) {
+  if (spec.tile.block_n % ir_lanes != 0 || spec.tile.block_n <= 0 || spec.tile.block_m <= 0) {
+    return Error{ErrorCode::unsupported, "tile", concat(spec.tile.block_m, "x", spec.tile.block_n),
+                 "block_m > 0 and block_n a multiple of 16 on the CPU", ""};
+  }
+  SourceText source;
+  source.language = Language::llvm_ir;
+  source.entry_points = llvm_entry_points(spec);
+  std::string text = concat(module_head, "@", host_vector_lanes_constant, " = internal constant i32 16, align 4\n\n",
+                            emit_llvm_elementary_functions(), emit_llvm_gemm(), emit_llvm_pack(spec));
+  if (spec.lowering == mask::LoweringKind::expression) {
+    const Result<mask::Program> program = mask::Program::from_signature(spec.mask);
+    if (!program) return program.error();
+    text += emit_llvm_mask(*program, spec.tile);
+  }
+  if (!spec.score.empty()) {
+    const Result<mask::Program> program = mask::Program::from_signature(spec.score);
+    if (!program) return program.error();
+    text += emit_llvm_score("score_tile", *program, spec.tile);
+    if (spec.direction == Direction::backward) {
+      text += emit_llvm_score("score_derivative_tile", mask::derivative_by_score(*program), spec.tile);
+    }
+  }
+  text += spec.direction == Direction::forward ? emit_llvm_softmax(spec.tile)
+                                               : emit_llvm_gradient(spec.tile, !spec.score.empty());
+  source.main = text + module_tail;
+  return source;
+}
+
+}  // namespace flashspan::kernel

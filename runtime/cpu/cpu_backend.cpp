@@ -1,0 +1,149 @@
+#include "runtime/cpu/cpu_backend.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "codegen/kernel/emit_llvm.hpp"
+#include "runtime/backend/cpu_plugin.h"
+#include "runtime/cpu/attention_backward.hpp"
+#include "runtime/cpu/attention_forward.hpp"
+#include "runtime/cpu/tile_planner.hpp"
+
+namespace flashspan::cpu {
+namespace {
+
+/// "AMD EPYC 9B45", as the kernel reports it, or LLVM's name where it does not.
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return host_machine().cpu;
+}
+
+/// Error if the caller's workspace is too small for `workspace`.
+Result<void> check_workspace(const Workspace& workspace, const backend::LaunchArgs& args) {
+  if (args.workspace != nullptr && args.workspace_bytes >= workspace.bytes) return {};
+  return Error{ErrorCode::workspace_too_small, "workspace",
+               std::to_string(args.workspace == nullptr ? 0 : args.workspace_bytes) + " bytes",
+               "at least " + std::to_string(workspace.bytes) + " bytes", ""};
+}
+
+/// What an exception of a standard container or of TBB becomes at the border.
+Error host_error(const std::exception& error) {
+  return {ErrorCode::device_error, "cpu", error.what(), "enough memory and threads", ""};
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend() {
+  const HostMachine& host = host_machine();
+  facts_.device = {DeviceKind::cpu, 0};
+  facts_.target = {DeviceKind::cpu, {}};
+  facts_.name = cpu_name();
+  facts_.detail = "llvm " + llvm_version() + ", " + host.cpu + ", " + std::to_string(host.vector_lanes) +
+                  " fp32 lanes per register";
+  facts_.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  facts_.processors = static_cast<int>(std::thread::hardware_concurrency());
+}
+
+Result<std::string> CpuBackend::compiler_identity() {
+  const HostMachine& host = host_machine();
+  return "llvm " + llvm_version() + " " + host.triple + " " + host.cpu + " " + host.features;
+}
+
+std::vector<std::string> CpuBackend::compile_options(const kernel::KernelSpec&) const {
+  return {"O3", "pic", "vector_lanes=" + std::to_string(host_machine().vector_lanes)};
+}
+
+Result<backend::Binary> CpuBackend::compile(const kernel::SourceText& source, const kernel::KernelSpec&) {
+  if (source.language != kernel::Language::llvm_ir) {
+    return Error{ErrorCode::compile_failed, "source", "CUDA C++", "LLVM IR on the CPU", ""};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Result<std::vector<std::byte>> object = compile_ir(source.main);
+  if (!object) return object.error();
+  backend::Binary binary;
+  binary.bytes = std::move(*object);
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  binary.report.milliseconds = elapsed.count();
+  for (const std::string& name : source.entry_points) binary.report.entries.push_back({name, 0, 0, 0, 0});
+  return binary;
+}
+
+Result<std::shared_ptr<backend::LoadedKernel>> CpuBackend::load(const std::vector<std::byte>& binary,
+                                                                const kernel::KernelSpec& spec) {
+  Result<LoadedObject> object = LoadedObject::load(binary);
+  if (!object) return object.error();
+  TileFunctions functions{};
+  std::string missing;
+  for (const std::string& name : kernel::llvm_entry_points(spec)) {
+    void* address = object->address(name);
+    if (address == nullptr) missing = name;
+    for_each_function(functions, [&](std::string_view function_name, auto& pointer) {
+      if (function_name == name) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(address);
+    });
+  }
+  if (!missing.empty()) {
+    return Error{ErrorCode::device_error, "object", "machine code without " + missing,
+                 "a module of spec " + spec.summary(), ""};
+  }
+  return std::shared_ptr<backend::LoadedKernel>(std::make_shared<CpuKernel>(std::move(*object), functions));
+}
+
+std::int64_t CpuBackend::workspace_bytes(const kernel::KernelSpec& spec, const backend::LaunchArgs& args) const {
+  return lay_out(spec.direction, CallSizes(spec, args), nullptr).bytes;
+}
+
+Result<backend::TilePlan> CpuBackend::plan(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                           const backend::LaunchArgs& args) {
+  const CallSizes sizes(spec, args);
+  const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
+  if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
+  backend::TilePlan plan;
+  if (!sizes.planned) return plan;
+  try {
+    plan_tiles(static_cast<CpuKernel&>(kernel).functions(), *args.mask_program, *args.mask_bindings, sizes, workspace);
+  } catch (const std::exception& error) {
+    return host_error(error);
+  }
+  plan.plan_batch = sizes.plan_batch;
+  plan.plan_heads = sizes.plan_heads;
+  plan.by_query_counts = workspace.by_query_counts;
+  plan.by_query_tiles = workspace.by_query_tiles;
+  plan.by_key_counts = workspace.by_key_counts;
+  plan.by_key_tiles = workspace.by_key_tiles;
+  return plan;
+}
+
+Result<void> CpuBackend::launch(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                const backend::LaunchArgs& args, const backend::TilePlan& plan) {
+  const CallSizes sizes(spec, args);
+  const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
+  if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
+  const TileFunctions& functions = static_cast<CpuKernel&>(kernel).functions();
+  try {
+    switch (spec.direction) {
+      case Direction::forward:
+        attention_forward(functions, args, sizes, plan, workspace);
+        break;
+      case Direction::backward:
+        attention_backward(functions, args, sizes, plan, workspace);
+        break;
+    }
+  } catch (const std::exception& error) {
+    return host_error(error);
+  }
+  return {};
+}
+
+}  // namespace flashspan::cpu
+
+extern "C" __attribute__((visibility("default"))) void* flashspan_cpu_backend(int abi) {
+  if (abi != FLASHSPAN_CPU_PLUGIN_ABI) return nullptr;
+  return static_cast<flashspan::backend::Backend*>(new flashspan::cpu::CpuBackend());
+}

@@ -1,0 +1,43 @@
+// cpu_backend.hpp -- Backend for the host CPU: IR compiled by LLVM, tiles spread over TBB's threads.
+#pragma once
+
+#include "runtime/backend/backend.hpp"
+#include "runtime/cpu/llvm_compiler.hpp"
+#include "runtime/cpu/tile_functions.hpp"
+
+namespace flashspan::cpu {
+
+class CpuKernel final : public backend::LoadedKernel {
+ public:
+  CpuKernel(LoadedObject object, const TileFunctions& functions) : object_(std::move(object)), functions_(functions) {}
+  [[nodiscard]] const TileFunctions& functions() const { return functions_; }
+
+ private:
+  LoadedObject object_;
+  TileFunctions functions_;
+};
+
+class CpuBackend final : public backend::Backend {
+ public:
+  CpuBackend();
+
+  [[nodiscard]] const backend::DeviceFacts& facts() const override { return facts_; }
+  [[nodiscard]] kernel::Language language() const override { return kernel::Language::llvm_ir; }
+  [[nodiscard]] Result<std::string> compiler_identity() override;
+  [[nodiscard]] std::vector<std::string> compile_options(const kernel::KernelSpec& spec) const override;
+  [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source,
+                                                const kernel::KernelSpec& spec) override;
+  [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const std::vector<std::byte>& binary,
+                                                                    const kernel::KernelSpec& spec) override;
+  [[nodiscard]] std::int64_t workspace_bytes(const kernel::KernelSpec& spec,
+                                             const backend::LaunchArgs& args) const override;
+  [[nodiscard]] Result<backend::TilePlan> plan(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                               const backend::LaunchArgs& args) override;
+  [[nodiscard]] Result<void> launch(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                    const backend::LaunchArgs& args, const backend::TilePlan& plan) override;
+
+ private:
+  backend::DeviceFacts facts_;
+};
+
+}  // namespace flashspan::cpu
