@@ -41,11 +41,11 @@ class Program {
   }
 
   [[nodiscard]] std::string log() const {
-    std::size_t size = 0;  // counts the terminating zero
+    std::size_t size = 0;
     if (api_.get_program_log_size(program_, &size) != nvrtc_success || size == 0) return {};
     std::string text(size, '\0');
     if (api_.get_program_log(program_, text.data()) != nvrtc_success) return {};
-    text.resize(size - 1);
+    text.resize(std::min(text.find('\0'), text.size()));  // the size counts one or more terminating zeros
     return text;
   }
 

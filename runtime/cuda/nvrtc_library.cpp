@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 namespace flashspan::cuda {
@@ -70,11 +71,11 @@ bool resolve_all(void* handle, NvrtcApi& api) {
          resolve(handle, "nvrtcGetCUBINSize", api.get_cubin_size) && resolve(handle, "nvrtcGetCUBIN", api.get_cubin);
 }
 
-/// The build id among the notes of one segment (elf(5), "Notes (Nhdr)"; names and descriptors are padded to 4 bytes).
+/// The build id among the notes of one section (elf(5), "Notes (Nhdr)"; names and descriptors are padded to 4 bytes).
 std::string build_id_in(const std::byte* notes, std::size_t size) {
   constexpr auto padded = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
-  for (std::size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
-    ElfW(Nhdr) note;
+  for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
+    Elf64_Nhdr note;
     std::memcpy(&note, notes + at, sizeof(note));
     const std::size_t name = at + sizeof(note);
     const std::size_t text = name + padded(note.n_namesz);
@@ -93,21 +94,27 @@ std::string build_id_in(const std::byte* notes, std::size_t size) {
   return {};
 }
 
-struct BuildIdQuery {
-  ElfW(Addr) address;
-  std::string build_id;
-};
-
-int find_build_id(dl_phdr_info* info, std::size_t, void* data) {
-  auto& query = *static_cast<BuildIdQuery*>(data);
-  if (info->dlpi_addr != query.address) return 0;
-  for (int i = 0; i < info->dlpi_phnum && query.build_id.empty(); ++i) {
-    const auto& segment = info->dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    query.build_id = build_id_in(reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr),
-                                 static_cast<std::size_t>(segment.p_filesz));
+/// The build id of a file. Its sections are read, not the segments in memory: the wheels' libraries before 12.9 have a
+/// moved note that their program headers do not point to.
+std::string build_id_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const auto read = [&file](std::uint64_t offset, void* to, std::size_t size) {
+    file.seekg(static_cast<std::streamoff>(offset));
+    file.read(static_cast<char*>(to), static_cast<std::streamsize>(size));
+    return file.good();
+  };
+  Elf64_Ehdr header{};
+  if (!read(0, &header, sizeof(header)) || header.e_shentsize != sizeof(Elf64_Shdr)) return {};
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  if (!read(header.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr))) return {};
+  for (const Elf64_Shdr& section : sections) {
+    constexpr std::uint64_t largest_note = 4096;
+    if (section.sh_type != SHT_NOTE || section.sh_size > largest_note) continue;
+    std::vector<std::byte> notes(section.sh_size);
+    if (!read(section.sh_offset, notes.data(), notes.size())) return {};
+    if (std::string id = build_id_in(notes.data(), notes.size()); !id.empty()) return id;
   }
-  return 1;
+  return {};
 }
 
 /// NVRTC opens libnvrtc-builtins by name on the first compile. Opening the one beside it beforehand makes that work
@@ -133,9 +140,7 @@ std::optional<std::string> examine(void* handle, const NvrtcSearch& search, Nvrt
   const link_map* map = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
     library.path = map->l_name;
-    BuildIdQuery query{map->l_addr, ""};
-    dl_iterate_phdr(find_build_id, &query);
-    library.build_id = query.build_id;
+    library.build_id = build_id_of(library.path);
   }
   if (!builtins_found(library)) return "has no libnvrtc-builtins.so." + version + " beside it";
   int count = 0;

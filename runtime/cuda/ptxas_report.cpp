@@ -27,8 +27,11 @@ std::string quoted(std::string_view line) {
 }
 
 /// Lines of the report are "ptxas info    : ..." and, for a function's properties, "ptxas         .     ...".
+/// Advisories look like the former, but carry a number in brackets ("(C7520)").
 bool is_report_line(std::string_view line) {
-  return line.starts_with("ptxas info") || (line.starts_with("ptxas  ") && line.find("stack frame") != line.npos);
+  const auto has = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
+  if (line.starts_with("ptxas info")) return !has(": (C");
+  return line.starts_with("ptxas  ") && has("stack frame");
 }
 
 void read_line(std::string_view line, backend::EntryReport& entry) {

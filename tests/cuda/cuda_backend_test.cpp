@@ -1,0 +1,331 @@
+// What the back end asks of the driver, seen through a driver that records: kernels, grids, streams, contexts, errors.
+#include "runtime/cuda/cuda_backend.hpp"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "tests/cuda/call_fixture.hpp"
+#include "tests/cuda/fake_driver.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// The smallest bytes that pass for a cubin.
+std::vector<std::byte> empty_cubin() {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_machine = 190;
+  header.e_phoff = sizeof(header);
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  std::vector<std::byte> bytes(sizeof(header));
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return bytes;
+}
+
+class CudaBackendCalls : public testing::Test {
+ protected:
+  void open(int ordinal = 0) {
+    const auto device = CudaDevice::open(driver_.api(), ordinal);
+    ASSERT_TRUE(device);
+    auto backend = make_cuda_backend(*device, {});
+    ASSERT_TRUE(backend);
+    backend_ = *std::move(backend);
+  }
+  void load(const kernel::KernelSpec& spec) {
+    auto loaded = backend_->load(empty_cubin(), spec);
+    ASSERT_TRUE(loaded) << loaded.error().message();
+    kernel_ = *loaded;
+  }
+  void SetUp() override { driver_.context_stack = {theirs_}; }
+  void TearDown() override {
+    kernel_.reset();
+    EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_)) << "the caller's context is current again";
+    EXPECT_EQ(driver_.live_libraries, 0);
+  }
+  [[nodiscard]] std::vector<std::string> launched() const {
+    std::vector<std::string> names;
+    for (const FakeDriver::Launch& launch : driver_.launches) names.push_back(launch.kernel);
+    return names;
+  }
+  Result<void> run(const SmallCall& call) {
+    const auto plan = backend_->plan(*kernel_, call.spec, call.args);
+    if (!plan) return plan.error();
+    return backend_->launch(*kernel_, call.spec, call.args, *plan);
+  }
+
+  const CUcontext theirs_ = reinterpret_cast<CUcontext>(std::uintptr_t{0x77});
+  FakeDriver driver_;
+  std::unique_ptr<backend::Backend> backend_;
+  std::shared_ptr<backend::LoadedKernel> kernel_;
+};
+
+TEST_F(CudaBackendCalls, FactsNameTheArchitectureOfTheDeviceItself) {
+  open(1);
+  EXPECT_EQ(backend_->facts().target.arch, (Arch{80, 0}));
+  EXPECT_EQ(backend_->language(), kernel::Language::cuda);
+}
+
+TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
+  open(1);
+  const SmallCall call(Direction::backward);
+  load(call.spec);
+  const std::int64_t shared = kernel::shared_memory_bytes(Direction::backward, call.spec.dtype, 64, 32, call.spec.tile);
+  ASSERT_EQ(driver_.attributes.size(), 2u);
+  for (const FakeDriver::Attribute& attribute : driver_.attributes) {
+    EXPECT_THAT(attribute.kernel, testing::AnyOf("attention_backward_dq", "attention_backward_dkdv"));
+    EXPECT_EQ(attribute.attribute, function_attribute_max_dynamic_shared_size_bytes);
+    EXPECT_EQ(attribute.value, shared);
+    EXPECT_EQ(attribute.device, 1);
+  }
+  const auto forced = std::count_if(driver_.calls.begin(), driver_.calls.end(), [](const FakeDriver::Call& made) {
+    return made.name == "cuKernelGetFunction" && made.context == FakeDriver::context_of(1);
+  });
+  EXPECT_EQ(forced, 4) << "plan_tiles, delta, dq, dkdv, each with the device's context current";
+}
+
+TEST_F(CudaBackendCalls, LoadAsksOnlyForKernelsThatTheModuleDefines) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.lowering = mask::LoweringKind::none;
+  load(call.spec);
+  const auto asked = std::count_if(driver_.calls.begin(), driver_.calls.end(),
+                                   [](const FakeDriver::Call& made) { return made.name == "cuLibraryGetKernel"; });
+  EXPECT_EQ(asked, 1) << "attention_forward";
+}
+
+TEST_F(CudaBackendCalls, LoadReturnsTheDriversErrorAndUnloads) {
+  open();
+  const SmallCall call(Direction::forward);
+  for (const char* failing :
+       {"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelSetAttribute", "cuKernelGetFunction"}) {
+    driver_.failures = {{failing, cuda_error_invalid_value}};
+    const auto loaded = backend_->load(empty_cubin(), call.spec);
+    ASSERT_FALSE(loaded) << failing;
+    EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+    EXPECT_EQ(loaded.error().argument, failing);
+    EXPECT_EQ(driver_.live_libraries, 0) << failing;
+    EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_)) << failing;
+  }
+}
+
+TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
+  open();
+  const SmallCall call(Direction::forward);
+  const auto loaded = backend_->load({std::byte{1}, std::byte{2}}, call.spec);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+  EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
+}
+
+TEST_F(CudaBackendCalls, ForwardPlansByQueryAndLaunchesOneKernel) {
+  open();
+  const SmallCall call(Direction::forward);
+  load(call.spec);
+  const auto done = run(call);
+  ASSERT_TRUE(done) << done.error().message();
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
+  const FakeDriver::Launch& plan = driver_.launches[0];
+  EXPECT_EQ(plan.by_key, 0);
+  EXPECT_EQ(plan.config.grid_x, 2u);
+  EXPECT_EQ(plan.config.block_x, 256u);
+  EXPECT_EQ(plan.config.dynamic_shared_bytes, 0u);
+  const FakeDriver::Launch& forward = driver_.launches[1];
+  EXPECT_EQ(forward.config.grid_x, 24u);
+  EXPECT_EQ(forward.config.grid_y * forward.config.grid_z, 1u);
+  EXPECT_EQ(forward.config.block_x, 128u);
+  EXPECT_EQ(forward.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(
+                                                     Direction::forward, call.spec.dtype, 64, 32, call.spec.tile)));
+  EXPECT_EQ(forward.attention.q_len, 100);
+  EXPECT_EQ(forward.attention.by_query.counts, plan.attention.by_query.counts);
+  EXPECT_NE(forward.attention.by_query.counts, nullptr);
+}
+
+TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
+  open();
+  const SmallCall call(Direction::backward);
+  load(call.spec);
+  const auto done = run(call);
+  ASSERT_TRUE(done) << done.error().message();
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "plan_tiles", "attention_backward_delta", "attention_backward_dq",
+                                      "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[0].by_key, 0);
+  EXPECT_EQ(driver_.launches[1].by_key, 1);
+  EXPECT_EQ(driver_.launches[2].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 24u);
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u);
+  const auto& parameters = driver_.launches[4].attention;
+  EXPECT_NE(parameters.by_key.tiles, nullptr);
+  EXPECT_GT(reinterpret_cast<std::uintptr_t>(parameters.delta),
+            reinterpret_cast<std::uintptr_t>(parameters.by_key.tiles));
+}
+
+TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesContext) {
+  open(1);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const SmallCall call(direction);
+    load(call.spec);
+    ASSERT_TRUE(run(call));
+  }
+  ASSERT_EQ(driver_.launches.size(), 7u);
+  for (const FakeDriver::Launch& launch : driver_.launches) {
+    EXPECT_EQ(launch.config.stream, reinterpret_cast<CUstream>(std::uintptr_t{0x5eed})) << launch.kernel;
+    EXPECT_EQ(launch.context, FakeDriver::context_of(1)) << launch.kernel;
+  }
+}
+
+TEST_F(CudaBackendCalls, LaunchingNeitherAllocatesNorWaitsNorLoads) {
+  open();
+  const SmallCall call(Direction::backward);
+  load(call.spec);
+  driver_.calls.clear();
+  ASSERT_TRUE(run(call));
+  for (const FakeDriver::Call& made : driver_.calls) {
+    EXPECT_THAT(made.name, testing::AnyOf("cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernelEx"));
+  }
+}
+
+TEST_F(CudaBackendCalls, TheCallersContextIsCurrentAgainAfterAFailedLaunch) {
+  open();
+  const SmallCall call(Direction::forward);
+  load(call.spec);
+  driver_.failures = {{"cuLaunchKernelEx", cuda_error_invalid_value}};
+  const auto done = run(call);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::device_error);
+  EXPECT_EQ(done.error().argument, "cuLaunchKernelEx");
+  EXPECT_EQ(done.error().detail, "plan_tiles");
+  EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_));
+}
+
+TEST_F(CudaBackendCalls, WithoutAPlanThereIsNoPlannerAndNoList) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.lowering = mask::LoweringKind::none;
+  call.args.workspace = nullptr;
+  call.args.workspace_bytes = 0;
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  ASSERT_THAT(launched(), ElementsAre("attention_forward"));
+  EXPECT_EQ(driver_.launches[0].attention.by_query.tiles, nullptr);
+}
+
+TEST_F(CudaBackendCalls, AnEmptyProblemLaunchesNothing) {
+  open();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    SmallCall call(direction);
+    call.set_shape({0, 6, 3, 100, 200, 64, 32});
+    load(call.spec);
+    ASSERT_TRUE(run(call));
+  }
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
+TEST_F(CudaBackendCalls, NoKeysStillLaunchWhatWritesTheOutput) {
+  open();
+  SmallCall call(Direction::forward);
+  call.set_shape({2, 6, 3, 100, 0, 64, 32});
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
+}
+
+TEST_F(CudaBackendCalls, NoQueriesStillLaunchWhatWritesTheGradientsOfTheKeys) {
+  open();
+  SmallCall call(Direction::backward);
+  call.set_shape({2, 6, 3, 0, 200, 64, 32});
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[0].by_key, 1);
+}
+
+TEST_F(CudaBackendCalls, ASmallWorkspaceIsRefusedBeforeAnyLaunch) {
+  open();
+  SmallCall call(Direction::backward);
+  load(call.spec);
+  const std::int64_t wanted = backend_->workspace_bytes(call.spec, call.args);
+  call.args.workspace_bytes = wanted - 1;
+  const auto refused = run(call);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::workspace_too_small);
+  EXPECT_EQ(refused.error().got, std::to_string(wanted - 1) + " bytes");
+  EXPECT_EQ(refused.error().takes, "at least " + std::to_string(wanted) + " bytes");
+  call.args.workspace_bytes = wanted;
+  call.args.workspace = nullptr;
+  EXPECT_FALSE(run(call));
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
+TEST_F(CudaBackendCalls, ATooLargeGridIsRefusedBeforeAnyLaunch) {
+  open();
+  SmallCall call(Direction::forward);
+  load(call.spec);
+  call.set_shape({2147483647, 1, 1, 65, 1, 64, 32});
+  const auto refused = run(call);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
+TEST_F(CudaBackendCalls, MaskAndScoreDataReachTheirOwnArguments) {
+  open();
+  SmallCall call(Direction::forward, document_program(mask::Variable::b));
+  int documents = 0;
+  call.bindings.tensors[0] = TensorView::contiguous(&documents, DType::i32, {2, 200});
+  mask::Program score({{"slope", mask::ValueType::real}}, {});
+  mask::Bindings score_bindings;
+  score_bindings.scalars = {{0, 0.25F}};
+  call.args.score_program = &score;
+  call.args.score_bindings = &score_bindings;
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  for (const FakeDriver::Launch& launch : driver_.launches) {
+    EXPECT_EQ(launch.mask.tensors[0].data, &documents) << launch.kernel;
+    EXPECT_EQ(launch.mask.tensors[0].extent[1], 200) << launch.kernel;
+    EXPECT_EQ(launch.score.reals[0], 0.25F) << launch.kernel;
+    EXPECT_EQ(launch.attention.by_query.plan_batch, 2) << launch.kernel;
+  }
+}
+
+TEST_F(CudaBackendCalls, UnloadingAfterTheDriverHasGoneIsQuiet) {
+  open();
+  const SmallCall call(Direction::forward);
+  load(call.spec);
+  driver_.failures = {{"cuLibraryUnload", cuda_error_deinitialized},
+                      {"cuThreadExchangeStreamCaptureMode", cuda_error_deinitialized}};
+  kernel_.reset();
+  EXPECT_TRUE(driver_.called("cuLibraryUnload"));
+}
+
+TEST_F(CudaBackendCalls, UnloadingLeavesTheThreadsCaptureModeAsItWas) {
+  open();
+  driver_.capture_mode = 1;
+  const SmallCall call(Direction::forward);
+  load(call.spec);
+  kernel_.reset();
+  EXPECT_EQ(driver_.capture_mode, 1);
+}
+
+TEST(CompileOnlyBackend, LoadsAndLaunchesNothing) {
+  const auto backend = make_compile_only_backend({90, 0}, {});
+  const SmallCall call(Direction::forward);
+  EXPECT_EQ(backend->facts().target.arch, (Arch{90, 0}));
+  const auto loaded = backend->load(empty_cubin(), call.spec);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, ErrorCode::no_device);
+  EXPECT_THAT(loaded.error().got, HasSubstr("sm_90"));
+  EXPECT_GT(backend->workspace_bytes(call.spec, call.args), 0);
+}
+
+}  // namespace
+}  // namespace flashspan::cuda

@@ -1,0 +1,52 @@
+// Our declarations of the driver API against cuda.h, on machines that have one; nothing is linked.
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#include "runtime/cuda/driver_api.hpp"
+
+namespace ours = flashspan::cuda;
+
+namespace {
+
+TEST(DriverTypes, LaunchConfigHasTheLayoutOfCudaH) {
+  using Theirs = ::CUlaunchConfig;
+  using Ours = ours::CUlaunchConfig;
+  EXPECT_EQ(sizeof(Ours), sizeof(Theirs));
+  EXPECT_EQ(offsetof(Ours, grid_x), offsetof(Theirs, gridDimX));
+  EXPECT_EQ(offsetof(Ours, grid_z), offsetof(Theirs, gridDimZ));
+  EXPECT_EQ(offsetof(Ours, block_x), offsetof(Theirs, blockDimX));
+  EXPECT_EQ(offsetof(Ours, dynamic_shared_bytes), offsetof(Theirs, sharedMemBytes));
+  EXPECT_EQ(offsetof(Ours, stream), offsetof(Theirs, hStream));
+  EXPECT_EQ(offsetof(Ours, attributes), offsetof(Theirs, attrs));
+  EXPECT_EQ(offsetof(Ours, attribute_count), offsetof(Theirs, numAttrs));
+}
+
+TEST(DriverTypes, NumbersAreThoseOfCudaH) {
+  EXPECT_EQ(ours::cuda_success, static_cast<int>(CUDA_SUCCESS));
+  EXPECT_EQ(ours::cuda_error_invalid_value, static_cast<int>(CUDA_ERROR_INVALID_VALUE));
+  EXPECT_EQ(ours::cuda_error_deinitialized, static_cast<int>(CUDA_ERROR_DEINITIALIZED));
+  EXPECT_EQ(ours::cuda_error_no_device, static_cast<int>(CUDA_ERROR_NO_DEVICE));
+  EXPECT_EQ(ours::device_attribute_multiprocessor_count, static_cast<int>(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  EXPECT_EQ(ours::device_attribute_compute_capability_major,
+            static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  EXPECT_EQ(ours::device_attribute_compute_capability_minor,
+            static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  EXPECT_EQ(ours::device_attribute_max_shared_memory_per_block_optin,
+            static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  EXPECT_EQ(ours::function_attribute_max_dynamic_shared_size_bytes,
+            static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+  EXPECT_EQ(ours::stream_capture_mode_relaxed, static_cast<int>(CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+
+TEST(DriverTypes, HandlesHaveTheSizesOfCudaH) {
+  EXPECT_EQ(sizeof(ours::CUresult), sizeof(::CUresult));
+  EXPECT_EQ(sizeof(ours::CUdevice), sizeof(::CUdevice));
+  EXPECT_EQ(sizeof(ours::CUdeviceptr), sizeof(::CUdeviceptr));
+}
+
+}  // namespace
+#endif

@@ -1,0 +1,121 @@
+// The kernels' by-value arguments, and the limits that are named before a launch.
+#include "runtime/cuda/launch_arguments.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/cuda/call_fixture.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
+  SmallCall call(Direction::backward);
+  call.args.query = call.args.query.with_axes_swapped(1, 2);
+  call.args.scale = 0.125F;
+  float delta = 0;
+  std::array<int, 4> lists{};
+  const backend::TilePlan plan{2, 6, &lists[0], &lists[1], &lists[2], &lists[3]};
+  const auto parameters = attention_parameters(call.args, plan, &delta);
+  EXPECT_EQ(parameters.query.data, call.args.query.data);
+  EXPECT_EQ(parameters.query.stride_batch, 6 * 100 * 64);
+  EXPECT_EQ(parameters.query.stride_head, 64);
+  EXPECT_EQ(parameters.query.stride_row, 100 * 64);
+  EXPECT_EQ(parameters.value.stride_row, 32);
+  EXPECT_EQ(parameters.lse.stride_batch, 6 * 100);
+  EXPECT_EQ(parameters.lse.stride_head, 100);
+  EXPECT_EQ(parameters.lse.stride_row, 1);
+  EXPECT_EQ(parameters.lse_gradient.data, nullptr) << "not given";
+  EXPECT_EQ(parameters.key_gradient.data, call.args.key_gradient.data);
+  EXPECT_EQ(parameters.delta, &delta);
+  EXPECT_EQ(parameters.batch, 2);
+  EXPECT_EQ(parameters.query_heads, 6);
+  EXPECT_EQ(parameters.kv_heads, 3);
+  EXPECT_EQ(parameters.q_len, 100);
+  EXPECT_EQ(parameters.kv_len, 200);
+  EXPECT_EQ(parameters.scale, 0.125F);
+  EXPECT_EQ(parameters.by_query.counts, &lists[0]);
+  EXPECT_EQ(parameters.by_query.tiles, &lists[1]);
+  EXPECT_EQ(parameters.by_key.counts, &lists[2]);
+  EXPECT_EQ(parameters.by_key.tiles, &lists[3]);
+  EXPECT_EQ(parameters.by_key.plan_batch, 2);
+  EXPECT_EQ(parameters.by_key.plan_heads, 6);
+}
+
+TEST(ProgramArgumentsOf, NoProgramAreZero) {
+  const auto arguments = program_arguments("score", nullptr, nullptr);
+  ASSERT_TRUE(arguments);
+  EXPECT_EQ(arguments->tensors[0].data, nullptr);
+  EXPECT_EQ(arguments->integers[11], 0);
+}
+
+TEST(ProgramArgumentsOf, AProgramFollowTheOrderOfItsDeclarations) {
+  mask::Program program({{"left", mask::ValueType::integer}, {"slope", mask::ValueType::real}},
+                        {{"doc", DType::i32, 2}, {"bias", DType::f32, 1}});
+  std::array<std::int32_t, 6> doc{};
+  std::array<float, 3> bias{};
+  mask::Bindings bindings;
+  bindings.scalars = {{-5, 0}, {0, 0.5F}};
+  bindings.tensors = {TensorView::contiguous(doc.data(), DType::i32, {2, 3}),
+                      TensorView::contiguous(bias.data(), DType::f32, {3})};
+  bindings.tensors[0].strides[0] = 0;  // broadcast
+  const auto arguments = program_arguments("mask", &program, &bindings);
+  ASSERT_TRUE(arguments);
+  EXPECT_EQ(arguments->tensors[0].data, doc.data());
+  EXPECT_EQ(arguments->tensors[0].extent[0], 2);
+  EXPECT_EQ(arguments->tensors[0].extent[1], 3);
+  EXPECT_EQ(arguments->tensors[0].extent[2], 0);
+  EXPECT_EQ(arguments->tensors[0].stride[0], 0);
+  EXPECT_EQ(arguments->tensors[0].stride[1], 1);
+  EXPECT_EQ(arguments->tensors[1].data, bias.data());
+  EXPECT_EQ(arguments->integers[0], -5);
+  EXPECT_EQ(arguments->reals[1], 0.5F);
+}
+
+TEST(ProgramArgumentsOf, MoreThanTwelveTensorsOrScalarsAreRefusedByName) {
+  mask::Bindings bindings;
+  bindings.tensors.resize(13);
+  const mask::Program many_tensors({}, std::vector<mask::TensorDeclaration>(13));
+  const auto tensors = program_arguments("mask", &many_tensors, &bindings);
+  ASSERT_FALSE(tensors);
+  EXPECT_EQ(tensors.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(tensors.error().argument, "mask tensors");
+  EXPECT_EQ(tensors.error().got, "13");
+
+  bindings = {};
+  bindings.scalars.resize(13);
+  const mask::Program many_scalars(std::vector<mask::ScalarDeclaration>(13), {});
+  const auto scalars = program_arguments("score", &many_scalars, &bindings);
+  ASSERT_FALSE(scalars);
+  EXPECT_EQ(scalars.error().argument, "score scalars");
+}
+
+TEST(ProgramArgumentsOf, TwelveTensorsAndScalarsAreTaken) {
+  mask::Bindings bindings;
+  bindings.tensors.resize(12);
+  bindings.scalars.resize(12);
+  const mask::Program program(std::vector<mask::ScalarDeclaration>(12), std::vector<mask::TensorDeclaration>(12));
+  EXPECT_TRUE(program_arguments("mask", &program, &bindings));
+}
+
+TEST(ProgramArgumentsOf, AnExtentPast32BitsIsRefusedByTheTensorsName) {
+  const mask::Program program({}, {{"doc", DType::i32, 1}});
+  mask::Bindings bindings;
+  int value = 0;
+  bindings.tensors = {TensorView::contiguous(&value, DType::i32, {std::int64_t{1} << 31})};
+  const auto arguments = program_arguments("mask", &program, &bindings);
+  ASSERT_FALSE(arguments);
+  EXPECT_EQ(arguments.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(arguments.error().argument, "doc");
+}
+
+TEST(ProgramArgumentsOf, BindingsOfAnotherProgramAreRefused) {
+  const mask::Program program = document_program(mask::Variable::b);
+  const auto arguments = program_arguments("mask", &program, nullptr);
+  ASSERT_FALSE(arguments);
+  EXPECT_EQ(arguments.error().argument, "mask bindings");
+}
+
+}  // namespace
+}  // namespace flashspan::cuda

@@ -1,0 +1,99 @@
+// The workspace's parts: how large, where, and for which masks lists are shared.
+#include "runtime/cuda/workspace_layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/cuda/call_fixture.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+std::int64_t part_end(const WorkspacePart& part) { return part.offset + part.bytes; }
+
+TEST(PlanSizes, ShareOneListWhenTheMaskDependsOnNeitherBatchNorHead) {
+  const SmallCall call(Direction::forward);
+  const PlanSize size = plan_size(call.spec, call.args);
+  EXPECT_EQ(size.batch, 1);
+  EXPECT_EQ(size.heads, 1);
+  EXPECT_EQ(size.query_tiles, 2);  // 100 / 64
+  EXPECT_EQ(size.key_tiles, 2);    // 200 / 128
+}
+
+TEST(PlanSizes, HaveAListPerBatchOrPerQueryHeadWhenTheMaskDependsOnIt) {
+  const SmallCall by_batch(Direction::forward, document_program(mask::Variable::b));
+  EXPECT_EQ(plan_size(by_batch.spec, by_batch.args).batch, 2);
+  EXPECT_EQ(plan_size(by_batch.spec, by_batch.args).heads, 1);
+  const SmallCall by_head(Direction::forward, document_program(mask::Variable::h));
+  EXPECT_EQ(plan_size(by_head.spec, by_head.args).batch, 1);
+  EXPECT_EQ(plan_size(by_head.spec, by_head.args).heads, 6);
+}
+
+TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
+  const SmallCall call(Direction::forward, document_program(mask::Variable::h));
+  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  EXPECT_EQ(layout.by_query_counts.bytes, 6 * 2 * 4);
+  EXPECT_EQ(layout.by_query_tiles.bytes, 6 * 2 * 2 * 4);
+  EXPECT_EQ(layout.by_key_counts.bytes, 0);
+  EXPECT_EQ(layout.by_key_tiles.bytes, 0);
+  EXPECT_EQ(layout.delta.bytes, 0);
+}
+
+TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
+  SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  call.set_shape({2, 6, 3, 1000, 600, 64, 32});
+  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  EXPECT_EQ(layout.by_query_counts.bytes, 2 * 16 * 4);
+  EXPECT_EQ(layout.by_query_tiles.bytes, 2 * 16 * 5 * 4);
+  EXPECT_EQ(layout.by_key_counts.bytes, 2 * 5 * 4);
+  EXPECT_EQ(layout.by_key_tiles.bytes, 2 * 5 * 16 * 4);
+  EXPECT_EQ(layout.delta.bytes, 2 * 6 * 1000 * 4);
+}
+
+TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
+  SmallCall call(Direction::backward, document_program(mask::Variable::h));
+  for (const std::int64_t length : {1, 17, 127, 128, 129, 1000, 4096}) {
+    call.set_shape({3, 6, 3, length, 2 * length + 5, 64, 32});
+    const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+    std::int64_t end = 0;
+    for (const WorkspacePart& part :
+         {layout.by_query_counts, layout.by_query_tiles, layout.by_key_counts, layout.by_key_tiles, layout.delta}) {
+      EXPECT_EQ(part.offset % 256, 0);
+      EXPECT_GE(part.offset, end);
+      end = part_end(part);
+    }
+    // Whatever the alignment of the caller's pointer, the last part ends within the bytes that were asked for.
+    for (const std::uintptr_t start : {std::uintptr_t{0x10000}, std::uintptr_t{0x10001}, std::uintptr_t{0x100ff}}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(part_address(reinterpret_cast<void*>(start), layout.delta));
+      EXPECT_EQ(address % 256, 0u);
+      EXPECT_GE(address, start);
+      EXPECT_LE(static_cast<std::int64_t>(address - start) + layout.delta.bytes, layout.bytes);
+    }
+  }
+}
+
+TEST(Workspace, OfAForwardWithoutAPlanIsNothing) {
+  SmallCall call(Direction::forward);
+  call.spec.lowering = mask::LoweringKind::none;
+  EXPECT_EQ(workspace_layout(call.spec, call.args).bytes, 0);
+}
+
+TEST(Workspace, OfABackwardWithoutAPlanIsDelta) {
+  SmallCall call(Direction::backward);
+  call.spec.lowering = mask::LoweringKind::none;
+  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  EXPECT_EQ(layout.delta.offset, 0);
+  EXPECT_EQ(layout.delta.bytes, 2 * 6 * 100 * 4);
+  EXPECT_EQ(layout.by_query_tiles.bytes, 0);
+  EXPECT_EQ(layout.by_key_tiles.bytes, 0);
+}
+
+TEST(Workspace, OfAnEmptyProblemIsNothing) {
+  SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  call.set_shape({0, 6, 3, 100, 200, 64, 32});
+  EXPECT_EQ(workspace_layout(call.spec, call.args).bytes, 0);
+}
+
+}  // namespace
+}  // namespace flashspan::cuda
