@@ -214,6 +214,12 @@ Result<AttentionShape> validate(const AttentionCall& call, const backend::Device
   return shape;
 }
 
+Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape, DeviceKind kind) {
+  if (!dtype_served(dtype, kind)) return bad_argument("dtype", to_string(dtype), served_dtypes(kind));
+  if (auto head_dim = check_head_dim("query", shape.head_dim_qk, kind); !head_dim) return head_dim;
+  return check_head_dim("value", shape.head_dim_v, kind);
+}
+
 Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes) {
   if (takes_bytes == 0 || (call.workspace != nullptr && call.workspace_bytes >= takes_bytes)) return {};
   const std::string got = call.workspace == nullptr ? "none" : std::to_string(call.workspace_bytes) + " bytes";

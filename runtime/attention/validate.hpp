@@ -39,6 +39,9 @@ class CallTensors {
 /// Error: bad_argument, unsupported (a head dim or dtype that the device cannot serve).
 [[nodiscard]] Result<AttentionShape> validate(const AttentionCall& call, const backend::DeviceFacts& facts);
 
+/// A dtype and head dims that devices of this kind serve. Error: bad_argument, unsupported.
+[[nodiscard]] Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape, DeviceKind kind);
+
 /// Error: workspace_too_small.
 [[nodiscard]] Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes);
 

@@ -1,0 +1,17 @@
+// kernel_stores.hpp -- opens the cache over a folder.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cache/kernel_cache.hpp"
+#include "flashspan/core/log.hpp"
+
+namespace flashspan::api {
+
+/// Memory over the folder, or memory alone.
+[[nodiscard]] std::shared_ptr<cache::KernelCache> open_kernel_cache(const std::optional<std::filesystem::path>& folder,
+                                                                    const LogSink& log);
+
+}  // namespace flashspan::api

@@ -1,0 +1,102 @@
+// settings.cpp -- the only getenv of the library, and the folders that follow from it.
+#include "runtime/api/settings.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <system_error>
+
+namespace flashspan::api {
+
+namespace {
+
+std::optional<std::string> process_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+/// A folder that a relative path would lead to depends on where the process was started: not a place for a cache.
+std::optional<std::string> absolute_only(std::optional<std::string> path) {
+  if (path && !std::filesystem::path(*path).is_absolute()) return std::nullopt;
+  return path;
+}
+
+/// True if the folder, or the nearest folder above it that exists, can be written to.
+bool can_be_written(std::filesystem::path folder) {
+  std::error_code failed;
+  while (!std::filesystem::exists(folder, failed)) {
+    if (!folder.has_parent_path() || folder.parent_path() == folder) return false;
+    folder = folder.parent_path();
+  }
+  return std::filesystem::is_directory(folder, failed) && ::access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+/// <temp>/flashspan-<uid>, made with mode 0700. Others may have made it first, in a place that anyone can write to; it
+/// is used only if it is a folder (not a link) that belongs to us and that nobody else can enter.
+std::optional<std::filesystem::path> private_temp_folder(const Settings& settings) {
+  const std::filesystem::path folder =
+      std::filesystem::path(settings.temp_dir.value_or("/tmp")) / ("flashspan-" + std::to_string(::geteuid()));
+  constexpr mode_t ours_alone = 0700;
+  constexpr mode_t others = 0077;
+  ::mkdir(folder.c_str(), ours_alone);  // that it exists already is the usual case; what counts is what stands there
+  struct stat found{};
+  if (::lstat(folder.c_str(), &found) != 0) return std::nullopt;
+  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & others) != 0) return std::nullopt;
+  return folder;
+}
+
+}  // namespace
+
+Settings read_settings(const Environment& environment) {
+  const auto given = [&](const char* name) -> std::optional<std::string> {
+    auto value = environment(name);
+    if (value && value->empty()) return std::nullopt;
+    return value;
+  };
+  Settings settings;
+  settings.cache_dir = given("FLASHSPAN_CACHE_DIR");
+  settings.cache_home = absolute_only(given("XDG_CACHE_HOME"));
+  settings.home = absolute_only(given("HOME"));
+  settings.temp_dir = absolute_only(given("TMPDIR"));
+  settings.dump_dir = given("FLASHSPAN_DUMP_DIR");
+  settings.cpu_plugin = given("FLASHSPAN_CPU_PLUGIN");
+  settings.cuda_home = given("CUDA_HOME");
+  if (!settings.cuda_home) settings.cuda_home = given("CUDA_PATH");
+  settings.virtual_env = given("VIRTUAL_ENV");
+  settings.log = given("FLASHSPAN_LOG");
+  return settings;
+}
+
+const Settings& settings() {
+  static const Settings read = read_settings(process_environment);
+  return read;
+}
+
+std::optional<std::filesystem::path> cache_folder(const Settings& settings, const std::optional<std::string>& chosen) {
+  if (chosen) {
+    if (chosen->empty()) return std::nullopt;
+    return *chosen;
+  }
+  if (settings.cache_dir) return *settings.cache_dir;
+  std::optional<std::filesystem::path> usual;
+  if (settings.cache_home) {
+    usual = std::filesystem::path(*settings.cache_home) / "flashspan";
+  } else if (settings.home) {
+    usual = std::filesystem::path(*settings.home) / ".cache" / "flashspan";
+  }
+  if (usual && can_be_written(*usual)) return usual;
+  return private_temp_folder(settings);
+}
+
+std::vector<std::filesystem::path> dump_folders(const Settings& settings,
+                                                const std::optional<std::filesystem::path>& cache) {
+  std::vector<std::filesystem::path> folders;
+  if (settings.dump_dir) folders.emplace_back(*settings.dump_dir);
+  if (cache) folders.push_back(*cache / "failed");
+  if (const auto temp = private_temp_folder(settings)) folders.push_back(*temp / "failed");
+  return folders;
+}
+
+}  // namespace flashspan::api

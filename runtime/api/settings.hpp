@@ -1,0 +1,44 @@
+// settings.hpp -- everything that the environment decides, read once and in one place.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flashspan/core/log.hpp"
+
+namespace flashspan::api {
+
+/// What the environment says; paths are as given, empty values count as not given.
+struct Settings {
+  std::optional<std::string> cache_dir;    ///< FLASHSPAN_CACHE_DIR
+  std::optional<std::string> cache_home;   ///< XDG_CACHE_HOME, absolute
+  std::optional<std::string> home;         ///< HOME, absolute
+  std::optional<std::string> temp_dir;     ///< TMPDIR
+  std::optional<std::string> dump_dir;     ///< FLASHSPAN_DUMP_DIR
+  std::optional<std::string> cpu_plugin;   ///< FLASHSPAN_CPU_PLUGIN: file of the CPU back end
+  std::optional<std::string> cuda_home;    ///< CUDA_HOME, else CUDA_PATH
+  std::optional<std::string> virtual_env;  ///< VIRTUAL_ENV: a Python prefix that may hold NVRTC
+  std::optional<std::string> log;          ///< FLASHSPAN_LOG: debug, info, warning, error or off
+};
+
+/// Value of a variable, or nothing.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+
+[[nodiscard]] Settings read_settings(const Environment& environment);
+/// Those of the process, as they were at the first call.
+[[nodiscard]] const Settings& settings();
+
+/// Where kernels are kept, first choice first taken: FLASHSPAN_CACHE_DIR, whatever its state; else
+/// $XDG_CACHE_HOME/flashspan or $HOME/.cache/flashspan if it can be written to; else the private folder
+/// <temp>/flashspan-<uid>. Nothing if that one is not ours alone: kernels then live in memory. Makes no folder but the
+/// last. `chosen` overrules the environment; an empty one means memory only.
+[[nodiscard]] std::optional<std::filesystem::path> cache_folder(const Settings& settings,
+                                                                const std::optional<std::string>& chosen);
+/// Where the source of a kernel that does not compile goes, first choice first.
+[[nodiscard]] std::vector<std::filesystem::path> dump_folders(const Settings& settings,
+                                                              const std::optional<std::filesystem::path>& cache);
+
+}  // namespace flashspan::api
