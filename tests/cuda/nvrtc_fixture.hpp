@@ -30,7 +30,7 @@ class WithNvrtc : public testing::Test {
  protected:
   void SetUp() override {
     auto opened = NvrtcCompiler::open(machine_search());
-    if (!opened) GTEST_SKIP() << "no NVRTC on this machine: " << opened.error().message();
+    if (!opened) GTEST_SKIP() << "no NVRTC on this machine: " << opened.error().got;
     compiler_ = *opened;
   }
 
