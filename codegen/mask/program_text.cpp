@@ -219,7 +219,7 @@ class Writer {
   }
 
   void write_any(const Node& node) {
-    push(")");
+    push("))");
     push(node.operands[1], level_comparison);
     push(", ");
     push(node.operands[0], level_comparison);

@@ -3,9 +3,12 @@
 #pragma once
 
 #include "codegen/mask/program.hpp"
+#include "codegen/mask/rebuild.hpp"
 
 namespace flashspan::mask {
 
-[[nodiscard]] Program simplify(const Program& program);
+/// Gives the same value as `program` for every point, data and scalars, bit for bit (save which NaN a NaN is).
+/// Simplifying once more changes nothing.
+[[nodiscard]] Program simplify(const Program& program, Declarations declarations = Declarations::drop_unused);
 
 }  // namespace flashspan::mask
