@@ -49,7 +49,6 @@ std::vector<std::filesystem::path> cpu_plugin_candidates(const Settings& setting
   }
   files.emplace_back(plugin_file);  // along the run path and the loader's own path
   files.push_back(std::filesystem::path(FLASHSPAN_INSTALL_LIBRARY_FOLDER) / plugin_file);
-  files.push_back(std::filesystem::path(FLASHSPAN_BUILD_PLUGIN_FOLDER) / plugin_file);
   return files;
 }
 

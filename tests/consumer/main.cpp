@@ -61,6 +61,17 @@ int check_attention(const Mask& mask) {
   return 0;
 }
 
+/// Prints the file that the plug-in was loaded from.
+void print_plugin_file() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const auto path = line.find('/');
+    if (path == std::string::npos || line.find("flashspan_cpu") == std::string::npos) continue;
+    std::printf("plug-in: %s\n", line.c_str() + path);
+    return;
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -71,11 +82,10 @@ int main() {
   if (check_tiles(*mask) != 0) return 1;
 #ifdef EXPECT_CPU
   if (check_attention(*mask) != 0) return 1;
-  std::printf("tiles and CPU attention are right\n");
+  print_plugin_file();
 #else
   if (Attention::open(Device{DeviceKind::cpu, 0})) return 1;  // not installed, and says so
   static_cast<void>(check_attention);
-  std::printf("tiles are right; no CPU plug-in is installed\n");
 #endif
   return 0;
 }
