@@ -19,39 +19,48 @@ using backend::LaunchArgs;
 using backend::TilePlan;
 using kernel::KernelSpec;
 
-/// What a call's kernels take, checked before the first of them is queued.
-struct CallArguments {
+/// Everything about a call that is settled, and checked, before its first kernel is queued.
+struct PreparedCall {
+  LaunchGrids grids;
+  TilePlan plan;  ///< its lists, in the caller's workspace
   flashspan_device::AttentionParameters attention;
   flashspan_device::ProgramArguments mask;
   flashspan_device::ProgramArguments score;
 };
 
-/// The lists of a plan, in the caller's workspace.
-TilePlan plan_in_workspace(const KernelSpec& spec, const LaunchArgs& args, const WorkspaceLayout& layout) {
-  const PlanSize size = plan_size(spec, args);
+TilePlan plan_in_workspace(const KernelSpec& spec, void* workspace, const PlanSize& size,
+                           const WorkspaceLayout& layout) {
   TilePlan plan;
   plan.plan_batch = size.batch;
   plan.plan_heads = size.heads;
   if (spec.lowering == mask::LoweringKind::none) return plan;
-  plan.by_query_counts = part_address(args.workspace, layout.by_query_counts);
-  plan.by_query_tiles = part_address(args.workspace, layout.by_query_tiles);
+  plan.by_query_counts = part_address(workspace, layout.by_query_counts);
+  plan.by_query_tiles = part_address(workspace, layout.by_query_tiles);
   if (spec.direction == Direction::backward) {
-    plan.by_key_counts = part_address(args.workspace, layout.by_key_counts);
-    plan.by_key_tiles = part_address(args.workspace, layout.by_key_tiles);
+    plan.by_key_counts = part_address(workspace, layout.by_key_counts);
+    plan.by_key_tiles = part_address(workspace, layout.by_key_tiles);
   }
   return plan;
 }
 
-Result<CallArguments> call_arguments(const LaunchArgs& args, const TilePlan& plan, const WorkspaceLayout& layout) {
+/// Error: unsupported, workspace_too_small.
+Result<PreparedCall> prepare(const KernelSpec& spec, const LaunchArgs& args) {
+  const PlanSize size = plan_size(spec, args);
+  const auto grids = launch_grids(spec, args.shape, size);
+  if (!grids) return grids.error();
+  const WorkspaceLayout layout = workspace_layout(spec, args.shape, size);
   if (args.workspace_bytes < layout.bytes || (args.workspace == nullptr && layout.bytes > 0)) {
-    return Error{ErrorCode::workspace_too_small, "workspace", std::to_string(args.workspace_bytes) + " bytes",
+    return Error{ErrorCode::workspace_too_small, "workspace",
+                 args.workspace == nullptr ? "none" : std::to_string(args.workspace_bytes) + " bytes",
                  "at least " + std::to_string(layout.bytes) + " bytes", ""};
   }
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
   const auto score = program_arguments("score", args.score_program, args.score_bindings);
   if (!score) return score.error();
-  return CallArguments{attention_parameters(args, plan, part_address(args.workspace, layout.delta)), *mask, *score};
+  const TilePlan plan = plan_in_workspace(spec, args.workspace, size, layout);
+  void* delta = part_address(args.workspace, layout.delta);
+  return PreparedCall{*grids, plan, attention_parameters(args, delta), *mask, *score};
 }
 
 /// One kernel of a call.
@@ -105,7 +114,7 @@ class CudaBackend final : public backend::Backend {
   }
 
   [[nodiscard]] std::int64_t workspace_bytes(const KernelSpec& spec, const LaunchArgs& args) const override {
-    return workspace_layout(spec, args).bytes;
+    return workspace_layout(spec, args.shape, plan_size(spec, args)).bytes;
   }
 
   [[nodiscard]] Result<TilePlan> plan(backend::LoadedKernel& kernel, const KernelSpec& spec,
@@ -126,43 +135,38 @@ class CudaBackend final : public backend::Backend {
 
 Result<TilePlan> CudaBackend::plan(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args) {
   if (device_.driver == nullptr) return no_device();
-  const WorkspaceLayout layout = workspace_layout(spec, args);
-  const TilePlan plan = plan_in_workspace(spec, args, layout);
-  const auto grids = launch_grids(spec, args.shape, plan_size(spec, args));
-  if (!grids) return grids.error();
-  auto arguments = call_arguments(args, plan, layout);
-  if (!arguments) return arguments.error();
-
+  auto call = prepare(spec, args);
+  if (!call) return call.error();
+  set_plan(call->attention, call->plan);
   const ContextScope scope(device_);
   if (!scope.entered()) return scope.entered().error();
   int by_key = 0;
-  std::array<void*, 4> pointers{&arguments->attention, &arguments->mask, &arguments->score, &by_key};
-  const auto& loaded = static_cast<const CudaKernel&>(kernel);
-  for (const std::int64_t blocks : {grids->plan_by_query, grids->plan_by_key}) {
+  std::array<void*, 4> arguments{&call->attention, &call->mask, &call->score, &by_key};
+  for (const std::int64_t blocks : {call->grids.plan_by_query, call->grids.plan_by_key}) {
     const Step step{EntryPoint::plan_tiles, blocks, plan_threads};
-    if (const auto queued = launch_steps(loaded, {&step, 1}, args.stream, pointers); !queued) return queued.error();
+    const auto queued = launch_steps(static_cast<const CudaKernel&>(kernel), {&step, 1}, args.stream, arguments);
+    if (!queued) return queued.error();
     by_key = 1;
   }
-  return plan;
+  return call->plan;
 }
 
 Result<void> CudaBackend::launch(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args,
                                  const TilePlan& plan) {
   if (device_.driver == nullptr) return no_device();
-  const auto grids = launch_grids(spec, args.shape, plan_size(spec, args));
-  if (!grids) return grids.error();
-  auto arguments = call_arguments(args, plan, workspace_layout(spec, args));
-  if (!arguments) return arguments.error();
-
+  auto call = prepare(spec, args);
+  if (!call) return call.error();
+  set_plan(call->attention, plan);
   const ContextScope scope(device_);
   if (!scope.entered()) return scope.entered();
+  const LaunchGrids& grids = call->grids;
   const int threads = spec.tile.num_warps * threads_per_warp;
-  const std::array<Step, 4> steps{{{EntryPoint::forward, grids->forward, threads},
-                                   {EntryPoint::backward_delta, grids->backward_delta, delta_threads},
-                                   {EntryPoint::backward_dq, grids->backward_dq, threads},
-                                   {EntryPoint::backward_dkdv, grids->backward_dkdv, threads}}};
-  std::array<void*, 3> pointers{&arguments->attention, &arguments->mask, &arguments->score};
-  return launch_steps(static_cast<const CudaKernel&>(kernel), steps, args.stream, pointers);
+  const std::array<Step, 4> steps{{{EntryPoint::forward, grids.forward, threads},
+                                   {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
+                                   {EntryPoint::backward_dq, grids.backward_dq, threads},
+                                   {EntryPoint::backward_dkdv, grids.backward_dkdv, threads}}};
+  std::array<void*, 3> arguments{&call->attention, &call->mask, &call->score};
+  return launch_steps(static_cast<const CudaKernel&>(kernel), steps, args.stream, arguments);
 }
 
 }  // namespace

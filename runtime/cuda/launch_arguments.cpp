@@ -44,7 +44,7 @@ Result<LookupTensor> lookup_tensor(const std::string& name, const TensorView& vi
 
 }  // namespace
 
-AttentionParameters attention_parameters(const backend::LaunchArgs& args, const backend::TilePlan& plan, void* delta) {
+AttentionParameters attention_parameters(const backend::LaunchArgs& args, void* delta) {
   AttentionParameters parameters{};
   parameters.query = tensor_argument(args.query);
   parameters.key = tensor_argument(args.key);
@@ -63,13 +63,16 @@ AttentionParameters attention_parameters(const backend::LaunchArgs& args, const 
   parameters.q_len = static_cast<int>(args.shape.q_len);
   parameters.kv_len = static_cast<int>(args.shape.kv_len);
   parameters.scale = args.scale;
+  return parameters;
+}
+
+void set_plan(AttentionParameters& parameters, const backend::TilePlan& plan) {
   const auto lists = [&plan](void* counts, void* tiles) {
     return flashspan_device::TilePlanArguments{static_cast<int*>(counts), static_cast<int*>(tiles),
                                                static_cast<int>(plan.plan_batch), static_cast<int>(plan.plan_heads)};
   };
   parameters.by_query = lists(plan.by_query_counts, plan.by_query_tiles);
   parameters.by_key = lists(plan.by_key_counts, plan.by_key_tiles);
-  return parameters;
 }
 
 Result<ProgramArguments> program_arguments(const char* role, const mask::Program* program,

@@ -7,9 +7,11 @@
 
 namespace flashspan::cuda {
 
-/// Parameters of every kernel of a call. `delta` stands in the workspace. Sizes must fit 32 bits (launch_grids checks).
-[[nodiscard]] flashspan_device::AttentionParameters attention_parameters(const backend::LaunchArgs& args,
-                                                                         const backend::TilePlan& plan, void* delta);
+/// Parameters of every kernel of a call, but for the plan. `delta` stands in the workspace. Sizes must fit 32 bits
+/// (launch_grids() checks).
+[[nodiscard]] flashspan_device::AttentionParameters attention_parameters(const backend::LaunchArgs& args, void* delta);
+/// Makes the kernels read the lists of `plan`.
+void set_plan(flashspan_device::AttentionParameters& parameters, const backend::TilePlan& plan);
 
 /// Data of one program, in the order of its declarations; zeros for no program. `role` ("mask", "score") is the
 /// argument that errors name.

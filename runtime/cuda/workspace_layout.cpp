@@ -21,8 +21,7 @@ PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& ar
   return size;
 }
 
-WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const backend::LaunchArgs& args) {
-  const PlanSize plan = plan_size(spec, args);
+WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
   WorkspaceLayout layout;
   std::int64_t end = 0;
   const auto place = [&end](WorkspacePart& part, std::int64_t elements) {
@@ -35,7 +34,7 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const backend::
   if (spec.direction == Direction::backward) {
     place(layout.by_key_counts, lists * plan.key_tiles);
     place(layout.by_key_tiles, lists * plan.key_tiles * plan.query_tiles);
-    place(layout.delta, args.shape.batch * args.shape.query_heads * args.shape.q_len);
+    place(layout.delta, shape.batch * shape.query_heads * shape.q_len);
   }
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;

@@ -31,7 +31,8 @@ struct WorkspaceLayout {
   WorkspacePart delta;            ///< backward: f32 [B, Hq, Sq]
   std::int64_t bytes = 0;         ///< to ask the caller for; enough for a workspace of any alignment
 };
-[[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const backend::LaunchArgs& args);
+[[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
+                                               const PlanSize& plan);
 
 /// Where a part stands in a workspace that starts at `workspace`.
 [[nodiscard]] void* part_address(void* workspace, const WorkspacePart& part);

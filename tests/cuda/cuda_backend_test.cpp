@@ -262,7 +262,9 @@ TEST_F(CudaBackendCalls, ASmallWorkspaceIsRefusedBeforeAnyLaunch) {
   EXPECT_EQ(refused.error().takes, "at least " + std::to_string(wanted) + " bytes");
   call.args.workspace_bytes = wanted;
   call.args.workspace = nullptr;
-  EXPECT_FALSE(run(call));
+  const auto none = run(call);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().got, "none");
   EXPECT_TRUE(driver_.launches.empty());
 }
 
@@ -295,6 +297,17 @@ TEST_F(CudaBackendCalls, MaskAndScoreDataReachTheirOwnArguments) {
     EXPECT_EQ(launch.score.reals[0], 0.25F) << launch.kernel;
     EXPECT_EQ(launch.attention.by_query.plan_batch, 2) << launch.kernel;
   }
+}
+
+TEST_F(CudaBackendCalls, LaunchReadsThePlanThatItIsGiven) {
+  open();
+  const SmallCall call(Direction::forward);
+  load(call.spec);
+  auto plan = backend_->plan(*kernel_, call.spec, call.args);
+  ASSERT_TRUE(plan);
+  plan->by_query_tiles = reinterpret_cast<void*>(std::uintptr_t{0x123400});
+  ASSERT_TRUE(backend_->launch(*kernel_, call.spec, call.args, *plan));
+  EXPECT_EQ(driver_.launches.back().attention.by_query.tiles, plan->by_query_tiles);
 }
 
 TEST_F(CudaBackendCalls, UnloadingAfterTheDriverHasGoneIsQuiet) {

@@ -38,6 +38,11 @@ extern "C" __global__ void attention_forward(AttentionParameters call, ProgramAr
   if (threadIdx.x == 0) shared[last] = 4711;
   __syncthreads();
   if (blockIdx.x != gridDim.x - 1 || threadIdx.x != blockDim.x - 1) return;
+  if (call.scale < 0) {  // take long: for tests of what happens meanwhile
+    const long long start = clock64();
+    while (clock64() - start < 200000000) {
+    }
+  }
   int* word = static_cast<int*>(call.out.data);
   const auto put = [&word](int value) { *word++ = value; };
   put(shared[last]);
@@ -203,9 +208,15 @@ class WithWitness : public WithGpu {
     const auto bits = [](float value) { return std::bit_cast<int>(value); };
     const int shared =
         static_cast<int>(kernel::shared_memory_bytes(Direction::forward, call_.spec.dtype, 64, 32, call_.spec.tile));
-    const std::array<int, words> expected{4711,       shared, 24,  128,          2,  6,
-                                          3,          100,    200, bits(0.375F), 64, 100 * 32,
-                                          1000,       1001,   2,   200,          99, static_cast<int>(-12345678901),
+    const std::array<int, words> expected{4711,       shared,
+                                          24,         128,
+                                          2,          6,
+                                          3,          100,
+                                          200,        bits(call_.args.scale),
+                                          64,         100 * 32,
+                                          1000,       1001,
+                                          2,          200,
+                                          99,         static_cast<int>(-12345678901),
                                           bits(2.5F), 1};
     EXPECT_EQ(got, expected);
   }
@@ -284,6 +295,14 @@ TEST_F(WithWitness, PlanAndLaunchCanBeCapturedAndReplayed) {
     expect_arrived();
   }
   EXPECT_EQ(destroy(stream), cuda_success);
+}
+
+TEST_F(WithWitness, UnloadingRightAfterALaunchLetsItFinish) {
+  clear();
+  call_.args.scale = -1;
+  ASSERT_TRUE(run());
+  kernel_.reset();
+  expect_arrived();
 }
 
 TEST_F(WithWitness, UnloadingWhileAnotherStreamIsCapturedLeavesTheCaptureIntact) {

@@ -17,7 +17,8 @@ TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
   float delta = 0;
   std::array<int, 4> lists{};
   const backend::TilePlan plan{2, 6, &lists[0], &lists[1], &lists[2], &lists[3]};
-  const auto parameters = attention_parameters(call.args, plan, &delta);
+  auto parameters = attention_parameters(call.args, &delta);
+  set_plan(parameters, plan);
   EXPECT_EQ(parameters.query.data, call.args.query.data);
   EXPECT_EQ(parameters.query.stride_batch, 6 * 100 * 64);
   EXPECT_EQ(parameters.query.stride_head, 64);

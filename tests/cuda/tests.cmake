@@ -19,3 +19,7 @@ target_compile_definitions(test_cuda_without_driver
                            PRIVATE FLASHSPAN_RECORDING_LIBCUDA="$<TARGET_FILE:recording_libcuda>")
 add_dependencies(test_cuda_without_driver recording_libcuda)
 gtest_discover_tests(test_cuda_without_driver TEST_PREFIX "cuda." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS cuda)
+
+# Not a test of its own: takes minutes. CI runs it.
+add_executable(compile_matrix cuda/compile_matrix.cpp)
+target_link_libraries(compile_matrix PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest ${CMAKE_DL_LIBS})

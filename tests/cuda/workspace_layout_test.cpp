@@ -10,6 +10,10 @@
 namespace flashspan::cuda {
 namespace {
 
+WorkspaceLayout layout_of(const SmallCall& call) {
+  return workspace_layout(call.spec, call.args.shape, plan_size(call.spec, call.args));
+}
+
 std::int64_t part_end(const WorkspacePart& part) { return part.offset + part.bytes; }
 
 TEST(PlanSizes, ShareOneListWhenTheMaskDependsOnNeitherBatchNorHead) {
@@ -32,7 +36,7 @@ TEST(PlanSizes, HaveAListPerBatchOrPerQueryHeadWhenTheMaskDependsOnIt) {
 
 TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   const SmallCall call(Direction::forward, document_program(mask::Variable::h));
-  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  const WorkspaceLayout layout = layout_of(call);
   EXPECT_EQ(layout.by_query_counts.bytes, 6 * 2 * 4);
   EXPECT_EQ(layout.by_query_tiles.bytes, 6 * 2 * 2 * 4);
   EXPECT_EQ(layout.by_key_counts.bytes, 0);
@@ -43,7 +47,7 @@ TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
 TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
   call.set_shape({2, 6, 3, 1000, 600, 64, 32});
-  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  const WorkspaceLayout layout = layout_of(call);
   EXPECT_EQ(layout.by_query_counts.bytes, 2 * 16 * 4);
   EXPECT_EQ(layout.by_query_tiles.bytes, 2 * 16 * 5 * 4);
   EXPECT_EQ(layout.by_key_counts.bytes, 2 * 5 * 4);
@@ -55,7 +59,7 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
   SmallCall call(Direction::backward, document_program(mask::Variable::h));
   for (const std::int64_t length : {1, 17, 127, 128, 129, 1000, 4096}) {
     call.set_shape({3, 6, 3, length, 2 * length + 5, 64, 32});
-    const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+    const WorkspaceLayout layout = layout_of(call);
     std::int64_t end = 0;
     for (const WorkspacePart& part :
          {layout.by_query_counts, layout.by_query_tiles, layout.by_key_counts, layout.by_key_tiles, layout.delta}) {
@@ -76,13 +80,13 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
 TEST(Workspace, OfAForwardWithoutAPlanIsNothing) {
   SmallCall call(Direction::forward);
   call.spec.lowering = mask::LoweringKind::none;
-  EXPECT_EQ(workspace_layout(call.spec, call.args).bytes, 0);
+  EXPECT_EQ(layout_of(call).bytes, 0);
 }
 
 TEST(Workspace, OfABackwardWithoutAPlanIsDelta) {
   SmallCall call(Direction::backward);
   call.spec.lowering = mask::LoweringKind::none;
-  const WorkspaceLayout layout = workspace_layout(call.spec, call.args);
+  const WorkspaceLayout layout = layout_of(call);
   EXPECT_EQ(layout.delta.offset, 0);
   EXPECT_EQ(layout.delta.bytes, 2 * 6 * 100 * 4);
   EXPECT_EQ(layout.by_query_tiles.bytes, 0);
@@ -92,7 +96,7 @@ TEST(Workspace, OfABackwardWithoutAPlanIsDelta) {
 TEST(Workspace, OfAnEmptyProblemIsNothing) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
   call.set_shape({0, 6, 3, 100, 200, 64, 32});
-  EXPECT_EQ(workspace_layout(call.spec, call.args).bytes, 0);
+  EXPECT_EQ(layout_of(call).bytes, 0);
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// Emitted kernels compile for every architecture that we serve, without spills, without warnings, from memory alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "codegen/kernel/emit_cuda.hpp"
+#include "runtime/cuda/cubin.hpp"
+#include "tests/cuda/kernel_specs.hpp"
+#include "tests/cuda/nvrtc_fixture.hpp"
+
+namespace flashspan::cuda {
+namespace {
+
+class EmittedKernels : public WithNvrtc, public testing::WithParamInterface<int> {
+ protected:
+  void SetUp() override {
+    WithNvrtc::SetUp();
+    if (IsSkipped()) return;
+    const auto& archs = compiler().library().archs;
+    if (!std::binary_search(archs.begin(), archs.end(), GetParam())) {
+      GTEST_SKIP() << compiler().identity() << " does not know sm_" << GetParam();
+    }
+  }
+
+  void expect_compiles(SpecRequest request) const {
+    request.arch = GetParam();
+    const auto spec = make_spec(request);
+    ASSERT_TRUE(spec) << spec.error().message();
+    const auto source = kernel::emit_cuda(*spec);
+    ASSERT_TRUE(source) << source.error().message();
+    const auto binary = compiler().compile(*source, spec->target.arch);
+    ASSERT_TRUE(binary) << spec->summary() << "\n" << binary.error().message();
+    EXPECT_EQ(binary->report.log, "") << spec->summary();
+    EXPECT_EQ(cubin_damage(binary->bytes), std::nullopt);
+    EXPECT_EQ(binary->report.entries.size(), source->entry_points.size());
+  }
+};
+
+TEST_P(EmittedKernels, ForwardCompiles) { expect_compiles({.direction = Direction::forward}); }
+
+TEST_P(EmittedKernels, BackwardCompiles) { expect_compiles({.direction = Direction::backward}); }
+
+TEST_P(EmittedKernels, WithoutAMaskCompile) {
+  expect_compiles({.direction = Direction::forward, .dtype = DType::f16, .mask = nullptr});
+  expect_compiles({.direction = Direction::backward, .dtype = DType::f16, .mask = nullptr});
+}
+
+TEST_P(EmittedKernels, WithTensorsAndAScoreCompile) {
+  expect_compiles({.direction = Direction::forward, .mask = &causal_documents, .score = &softcap_and_alibi});
+  expect_compiles({.direction = Direction::backward, .mask = &causal_documents, .score = &softcap_and_alibi});
+}
+
+TEST_P(EmittedKernels, OfUnalignedRowsAndUnequalHeadDimsCompile) {
+  expect_compiles({.direction = Direction::forward, .head_dim_qk = 192, .head_dim_v = 128, .aligned = false});
+}
+
+INSTANTIATE_TEST_SUITE_P(Archs, EmittedKernels, testing::ValuesIn(served_archs),
+                         [](const auto& arch) { return "sm_" + std::to_string(arch.param); });
+
+}  // namespace
+}  // namespace flashspan::cuda

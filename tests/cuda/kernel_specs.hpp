@@ -1,0 +1,75 @@
+// kernel_specs.hpp -- specs of kernels to compile, from mask and score text, as a call would choose them.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "codegen/mask/parser.hpp"
+#include "codegen/mask/simplify.hpp"
+
+namespace flashspan::cuda {
+
+/// Architectures that we serve.
+inline constexpr std::array<int, 6> served_archs{80, 86, 89, 90, 100, 120};
+
+/// Text of a mask or a score, with the names it may use.
+struct ProgramText {
+  const char* text;
+  std::vector<mask::ScalarDeclaration> scalars = {};
+  std::vector<mask::TensorDeclaration> tensors = {};
+
+  [[nodiscard]] Result<std::string> signature(mask::ProgramKind kind) const {
+    const auto program = mask::parse(text, kind, scalars, tensors);
+    if (!program) return program.error();
+    return mask::simplify(*program).to_signature();
+  }
+};
+
+inline const ProgramText causal{"q + kv_len - q_len >= k"};
+inline const ProgramText causal_documents{
+    "(q + kv_len - q_len >= k) & (doc[b, q] == doc[b, k])", {}, {{"doc", DType::i32, 2}}};
+/// FlashMask's column intervals.
+inline const ProgramText column_bounds{
+    "(q < start[b, h, k]) | (q >= end[b, h, k])", {}, {{"start", DType::i32, 3}, {"end", DType::i32, 3}}};
+inline const ProgramText softcap_and_alibi{
+    "cap * tanh(score / cap) + slope[h] * (k - q)", {{"cap", mask::ValueType::real}}, {{"slope", DType::f32, 1}}};
+
+struct SpecRequest {
+  int arch = 80;
+  Direction direction = Direction::forward;
+  DType dtype = DType::bf16;
+  int head_dim_qk = 64;
+  int head_dim_v = 64;
+  bool aligned = true;
+  const ProgramText* mask = &causal;  ///< null: every pair is visible
+  const ProgramText* score = nullptr;
+};
+
+/// Error: those of the texts and of default_tile().
+inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
+  kernel::KernelSpec spec;
+  spec.direction = request.direction;
+  spec.target = {DeviceKind::cuda, {request.arch, 0}};
+  spec.dtype = request.dtype;
+  spec.head_dim_qk = request.head_dim_qk;
+  spec.head_dim_v = request.head_dim_v;
+  spec.aligned = request.aligned;
+  static const ProgramText every_pair{"True"};
+  spec.lowering = request.mask == nullptr ? mask::LoweringKind::none : mask::LoweringKind::expression;
+  const auto mask = (request.mask == nullptr ? every_pair : *request.mask).signature(mask::ProgramKind::mask);
+  if (!mask) return mask.error();
+  spec.mask = *mask;
+  if (request.score != nullptr) {
+    const auto score = request.score->signature(mask::ProgramKind::score);
+    if (!score) return score.error();
+    spec.score = *score;
+  }
+  const auto tile = kernel::default_tile(spec.direction, spec.target, spec.dtype, spec.head_dim_qk, spec.head_dim_v);
+  if (!tile) return tile.error();
+  spec.tile = *tile;
+  return spec;
+}
+
+}  // namespace flashspan::cuda
