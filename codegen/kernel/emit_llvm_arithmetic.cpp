@@ -67,9 +67,9 @@ IrValue ProgramEmitter::emit_real_arithmetic(NodeId id) {
     case Op::multiply:
       return operation("fmul", left, right);
     case Op::minimum:
-      return choose(compare("fcmp olt", right, left), right, left);
+      return choose(compare("fcmp olt", left, right), left, right);
     default:
-      return choose(compare("fcmp ogt", right, left), right, left);
+      return choose(compare("fcmp ogt", left, right), left, right);
   }
 }
 

@@ -169,6 +169,7 @@ Result<LoadedObject> LoadedObject::load(const std::vector<std::byte>& object) {
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(std::move(machine))
                  .setLinkProcessSymbolsByDefault(false)
+                 .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
                  .create();
   if (!jit) return load_error(jit.takeError());
   llvm::orc::SymbolMap symbols;
