@@ -272,7 +272,7 @@ TEST_F(CudaBackendCalls, ATooLargeGridIsRefusedBeforeAnyLaunch) {
   open();
   SmallCall call(Direction::forward);
   load(call.spec);
-  call.set_shape({2147483647, 1, 1, 65, 1, 64, 32});
+  call.args.shape = {2147483647, 1, 1, 65, 1, 64, 32};
   const auto refused = run(call);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);

@@ -86,7 +86,7 @@ TEST(LaunchGridsOf, NoBatchesLaunchNothingAtAll) {
 
 TEST(LaunchGridsOf, TheLargestGridAreStillServed) {
   SmallCall call(Direction::forward);
-  call.set_shape({2147483647, 1, 1, 64, 1, 64, 32});
+  call.args.shape = {2147483647, 1, 1, 64, 1, 64, 32};
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids) << grids.error().message();
   EXPECT_EQ(grids->forward, 2147483647);
@@ -94,16 +94,16 @@ TEST(LaunchGridsOf, TheLargestGridAreStillServed) {
 
 TEST(LaunchGridsOf, MoreThanALaunchTakesAreRefusedByName) {
   SmallCall call(Direction::forward);
-  call.set_shape({2147483647, 1, 1, 65, 1, 64, 32});
+  call.args.shape = {2147483647, 1, 1, 65, 1, 64, 32};
   const auto forward = grids_of(call);
   ASSERT_FALSE(forward);
   EXPECT_EQ(forward.error().code, ErrorCode::unsupported);
   EXPECT_EQ(forward.error().argument, "grid of attention_forward");
 
   SmallCall backward(Direction::backward);
-  backward.set_shape({1 << 20, 1 << 10, 1, 1 << 30, 1, 64, 32});
+  backward.args.shape = {1 << 20, 1 << 10, 1, 1 << 30, 1, 64, 32};
   EXPECT_FALSE(grids_of(backward));
-  backward.set_shape({1 << 20, 1 << 15, 1, 1, 1, 64, 32});
+  backward.args.shape = {1 << 20, 1 << 15, 1, 1, 1, 64, 32};
   const auto keys = grids_of(backward);
   ASSERT_FALSE(keys);
   EXPECT_EQ(keys.error().argument, "grid of attention_backward_delta");
