@@ -16,7 +16,7 @@
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 /// Tensors of a forward call, all on one device:
 ///   query [B, Hq, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv], out [B, Hq, Sq, Dv]: one dtype of f32 (CPU
@@ -50,12 +50,12 @@ struct BackwardCall {
 
 /// What is known about one compiled kernel.
 struct KernelRecord {
-  std::string spec;      ///< one line
-  std::string key;       ///< 32 hexadecimal digits
-  std::string outcome;   ///< "loaded" (already on the device), "memory", "disk" or "built"
-  std::string lowering;  ///< how the mask is applied
-  double compile_ms = 0; ///< of the original build
-  int registers = 0;     ///< largest over the module's entry points
+  std::string spec;       ///< one line
+  std::string key;        ///< 32 hexadecimal digits
+  std::string outcome;    ///< "loaded" (already on the device), "memory", "disk" or "built"
+  std::string lowering;   ///< how the mask is applied
+  double compile_ms = 0;  ///< of the original build
+  int registers = 0;      ///< largest over the module's entry points
   std::int64_t shared_bytes = 0;
   std::int64_t spill_bytes = 0;
 };

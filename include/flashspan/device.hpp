@@ -10,7 +10,7 @@
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/types.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 /// The CPU if its plug-in opens, and every CUDA device of compute capability 8.0 or later.
 [[nodiscard]] std::vector<Device> available_devices();

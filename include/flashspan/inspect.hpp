@@ -13,7 +13,7 @@
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 enum class TileKind : std::uint8_t { empty, full, partial };
 
@@ -36,24 +36,24 @@ struct DirectionPlan {
   Direction direction = Direction::forward;
   std::string lowering;
   std::string lowering_reason;
-  std::string spec;      ///< KernelSpec text, one "name = value" a line
+  std::string spec;  ///< KernelSpec text, one "name = value" a line
   std::int64_t block_m = 0, block_n = 0;
-  double flops = 0;      ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head
+  double flops = 0;  ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head
 };
 
 struct Explanation {
-  std::string program;          ///< canonical text
-  std::string score;            ///< canonical text, empty if none
+  std::string program;  ///< canonical text
+  std::string score;    ///< canonical text, empty if none
   std::string score_derivative;
-  std::string depends_on;       ///< e.g. "h, q, k"
-  TileMap tiles;                ///< of batch 0, head 0, at the forward's tile size
-  double density = 0;           ///< visible pairs / (q_len * kv_len), over all heads and batches the mask tells apart
+  std::string depends_on;  ///< e.g. "h, q, k"
+  TileMap tiles;           ///< of batch 0, head 0, at the forward's tile size
+  double density = 0;      ///< visible pairs / (q_len * kv_len), over all heads and batches the mask tells apart
   std::vector<DirectionPlan> directions;
 };
 
 /// `arch` nothing means the CPU. Mask tensors in host memory.
-[[nodiscard]] Result<Explanation> explain(const Mask& mask, const Score* score, const AttentionShape& shape, DType dtype,
-                                          std::optional<Arch> arch);
+[[nodiscard]] Result<Explanation> explain(const Mask& mask, const Score* score, const AttentionShape& shape,
+                                          DType dtype, std::optional<Arch> arch);
 
 /// One kernel compiled ahead of time; no GPU needed.
 struct CompiledKernel {
@@ -78,8 +78,8 @@ struct CompileRequest {
 
 /// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view
 /// once per finished kernel. Error: missing_component if there is no NVRTC.
-[[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request, int threads,
-                                                                const std::function<void(const CompiledKernel&)>& progress);
+[[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(
+    const CompileRequest& request, int threads, const std::function<void(const CompiledKernel&)>& progress);
 
 /// One entry of the disk cache.
 struct CacheEntry {
@@ -103,8 +103,8 @@ struct CacheEntry {
 struct Finding {
   std::string subject;  ///< "driver", "nvrtc", "gpu 0", "cpu", "llvm", "cache"
   bool ok = false;
-  std::string detail;   ///< version, path, features
-  std::string remedy;   ///< the command that installs what is missing; empty if ok
+  std::string detail;  ///< version, path, features
+  std::string remedy;  ///< the command that installs what is missing; empty if ok
 };
 [[nodiscard]] std::vector<Finding> examine_machine(const std::optional<std::string>& cache_dir);
 

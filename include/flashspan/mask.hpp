@@ -16,7 +16,7 @@
 #include "flashspan/core/tensor.hpp"
 #include "flashspan/core/types.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 /// A tensor under the name that an expression looks it up by. dtype i32 gives integers, f32/f16/bf16 reals;
 /// rank 1 to 5; any strides, 0 included (broadcast).

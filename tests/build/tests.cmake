@@ -22,6 +22,18 @@ add_configure_test(ConfiguresWhereLlvmIsMissing ON "not built, needs LLVM >= 19"
 add_configure_test(RefusesAMissingLlvmWhenAskedFor OFF "FLASHSPAN_BUILD_CPU=ON needs LLVM >= 19"
                    -DCMAKE_DISABLE_FIND_PACKAGE_LLVM=ON -DFLASHSPAN_BUILD_CPU=ON)
 
+# The library as a shared object, from the same objects: everything that the public headers declare is exported.
+get_target_property(library_objects flashspan SOURCES)
+get_target_property(library_requirements flashspan LINK_LIBRARIES)
+add_library(flashspan_as_shared SHARED ${library_objects})
+target_link_libraries(flashspan_as_shared PRIVATE ${library_requirements})
+add_executable(consumer_of_shared consumer/main.cpp)
+target_link_libraries(consumer_of_shared PRIVATE flashspan_options flashspan_as_shared)
+if(FLASHSPAN_BUILD_CPU)
+  target_compile_definitions(consumer_of_shared PRIVATE EXPECT_CPU)
+endif()
+add_test(NAME build.SharedLibraryExportsTheInterface COMMAND consumer_of_shared)
+
 set(consumer_flags "")
 if(FLASHSPAN_SANITIZE)
   set(consumer_flags "-fsanitize=${FLASHSPAN_SANITIZE}")
@@ -33,4 +45,5 @@ add_test(NAME build.InstalledPackageWorksAndMoves
 set_tests_properties(
   build.IncludeRulesHold build.IncludeCheckerFindsFaults build.ConfiguresWithoutTheCpuBackEnd
   build.ConfiguresWhereLlvmIsMissing build.RefusesAMissingLlvmWhenAskedFor build.InstalledPackageWorksAndMoves
+  build.SharedLibraryExportsTheInterface
   PROPERTIES LABELS build)

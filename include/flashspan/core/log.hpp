@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 enum class LogLevel { debug, info, warning, error };
 using LogSink = std::function<void(LogLevel, std::string_view)>;

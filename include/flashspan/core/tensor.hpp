@@ -8,7 +8,7 @@
 
 #include "flashspan/core/types.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 inline constexpr int max_tensor_rank = 5;
 
@@ -25,8 +25,7 @@ struct TensorView {
   [[nodiscard]] bool given() const { return data != nullptr; }
   [[nodiscard]] std::int64_t element_count() const;
   /// Row-major view of `shape` over `data`.
-  static TensorView contiguous(void* data, DType dtype, std::initializer_list<std::int64_t> shape,
-                               Device device = {});
+  static TensorView contiguous(void* data, DType dtype, std::initializer_list<std::int64_t> shape, Device device = {});
   /// The same memory with two axes exchanged: turns [B, S, H, D] into the [B, H, S, D] that calls take.
   [[nodiscard]] TensorView with_axes_swapped(int first, int second) const;
 };

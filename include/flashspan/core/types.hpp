@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 enum class DType { f32, f16, bf16, i32 };
 
