@@ -23,6 +23,8 @@ add_configure_test(RefusesAMissingLlvmWhenAskedFor OFF "FLASHSPAN_BUILD_CPU=ON n
                    -DCMAKE_DISABLE_FIND_PACKAGE_LLVM=ON -DFLASHSPAN_BUILD_CPU=ON)
 
 # The library as a shared object, from the same objects: everything that the public headers declare is exported.
+find_package(spdlog REQUIRED)
+find_package(Threads REQUIRED)
 get_target_property(library_objects flashspan SOURCES)
 get_target_property(library_requirements flashspan LINK_LIBRARIES)
 add_library(flashspan_as_shared SHARED ${library_objects})
