@@ -322,7 +322,8 @@ class ExpressionParser {
     if (!at("[")) return fail(token, "tensor '" + tensor.name + "' without an index", takes);
     take();
     const std::vector<NodeId> indices = list_until("]");
-    if (!failed_ && indices.size() != axes) {
+    if (failed_) return no_node;
+    if (indices.size() != axes) {
       return fail(token, "'" + tensor.name + "' with " + std::to_string(indices.size()) + " indices", takes);
     }
     return checked(token, typed_.lookup(place, indices));

@@ -32,15 +32,17 @@ constexpr std::array<std::string_view, 37> keywords = {
     "if",       "import", "in",    "is",   "lambda", "nonlocal", "not",     "or",    "pass",  "raise",
     "return",   "try",    "while", "with", "yield",  "any",      "range"};
 
-// What other libraries call our variables.
-constexpr std::array<std::array<std::string_view, 2>, 8> foreign_names = {{{"q_idx", "q"},
-                                                                           {"kv_idx", "k"},
-                                                                           {"k_idx", "k"},
-                                                                           {"batch", "b"},
-                                                                           {"head", "h"},
-                                                                           {"seqlen_q", "q_len"},
-                                                                           {"seqlen_k", "kv_len"},
-                                                                           {"k_len", "kv_len"}}};
+// What other libraries call our variables and functions.
+constexpr std::array<std::array<std::string_view, 2>, 10> foreign_names = {{{"q_idx", "q"},
+                                                                            {"kv_idx", "k"},
+                                                                            {"k_idx", "k"},
+                                                                            {"batch", "b"},
+                                                                            {"head", "h"},
+                                                                            {"seqlen_q", "q_len"},
+                                                                            {"seqlen_k", "kv_len"},
+                                                                            {"k_len", "kv_len"},
+                                                                            {"minimum", "min"},
+                                                                            {"maximum", "max"}}};
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
