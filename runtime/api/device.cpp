@@ -34,11 +34,13 @@ Result<Device> first_cuda_device() {
   return devices->front();
 }
 
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
 Result<Device> numbered_cuda_device(std::string_view text, std::string_view number) {
   int index = -1;
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), index);
   if (status != std::errc{} || end != number.data() + number.size() || index < 0) {
-    return bad_argument("device", std::string(text), "auto, cpu, cuda or cuda:N");
+    return bad_argument("device", quoted(text), "auto, cpu, cuda or cuda:N");
   }
   std::string known;
   for (const Device& device : usable_cuda_devices()) {
@@ -72,7 +74,7 @@ Result<Device> device_from_string(std::string_view text) {
   if (text == "cuda") return first_cuda_device();
   constexpr std::string_view numbered = "cuda:";
   if (text.starts_with(numbered)) return numbered_cuda_device(text, text.substr(numbered.size()));
-  if (text != "auto") return bad_argument("device", std::string(text), "auto, cpu, cuda or cuda:N");
+  if (text != "auto") return bad_argument("device", quoted(text), "auto, cpu, cuda or cuda:N");
   const auto devices = usable_cuda_devices();
   return devices.empty() ? Device{} : devices.front();
 }

@@ -69,7 +69,7 @@ Result<void> check_axis(const std::string& argument, const BoundProgram& program
   return bad_argument(argument + " tensor '" + name + "'",
                       to_string(view) + " (axis " + std::to_string(rule.axis) + " is " + std::to_string(length) + ")",
                       std::string(rule.exact ? "" : "at least ") + std::to_string(needed) + " along axis " +
-                          std::to_string(rule.axis) + ", which " + names_of(rule.indexed_by) + " runs over");
+                          std::to_string(rule.axis) + ", indexed by " + names_of(rule.indexed_by));
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+// fake_backend.hpp -- a back end that compiles nothing and counts everything.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/backend/backend.hpp"
+
+namespace flashspan::testing {
+
+struct FakeKernel final : backend::LoadedKernel {
+  std::string text;  ///< of the binary it was loaded from
+};
+
+class FakeBackend final : public backend::Backend {
+ public:
+  FakeBackend() {
+    facts_.name = "fake";
+    facts_.target.kind = DeviceKind::cpu;
+  }
+
+  [[nodiscard]] const backend::DeviceFacts& facts() const override { return facts_; }
+  [[nodiscard]] kernel::Language language() const override { return kernel::Language::llvm_ir; }
+  [[nodiscard]] Result<std::string> compiler_identity() override {
+    ++texts;
+    return compiler;
+  }
+  [[nodiscard]] std::vector<std::string> compile_options(const kernel::KernelSpec& /*spec*/) const override {
+    return options;
+  }
+
+  [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& /*source*/,
+                                                const kernel::KernelSpec& spec) override {
+    ++compiles;
+    std::this_thread::sleep_for(compile_time);
+    if (compile_failures > 0) {
+      --compile_failures;
+      return Error{ErrorCode::compile_failed, "kernel", "an error", "a correct kernel", "line 7: no such thing"};
+    }
+    backend::Binary binary;
+    for (char character : spec.summary()) binary.bytes.push_back(static_cast<std::byte>(character));
+    binary.report.milliseconds = 12.5;
+    binary.report.entries = {{"first", 40, 100, 0, 0}, {"second", 72, 50, 8, 16}};
+    return binary;
+  }
+
+  [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const std::vector<std::byte>& binary,
+                                                                    const kernel::KernelSpec& /*spec*/) override {
+    ++loads;
+    if (load_failures > 0) {
+      --load_failures;
+      return Error{ErrorCode::device_error, "cuLibraryLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU", "a cubin", ""};
+    }
+    auto kernel = std::make_shared<FakeKernel>();
+    for (std::byte byte : binary) kernel->text += static_cast<char>(byte);
+    return std::shared_ptr<backend::LoadedKernel>(std::move(kernel));
+  }
+
+  [[nodiscard]] std::int64_t workspace_bytes(const kernel::KernelSpec& /*spec*/,
+                                             const backend::LaunchArgs& /*args*/) const override {
+    return workspace;
+  }
+  [[nodiscard]] Result<backend::TilePlan> plan(backend::LoadedKernel& /*kernel*/, const kernel::KernelSpec& /*spec*/,
+                                               const backend::LaunchArgs& args) override {
+    ++plans;
+    last_stream = args.stream.handle;
+    return backend::TilePlan{};
+  }
+  [[nodiscard]] Result<void> launch(backend::LoadedKernel& /*kernel*/, const kernel::KernelSpec& spec,
+                                    const backend::LaunchArgs& args, const backend::TilePlan& /*plan*/) override {
+    ++launches;
+    last_spec = spec;
+    last_args = args;
+    return {};
+  }
+
+  std::atomic<int> compiles = 0;
+  std::atomic<int> loads = 0;
+  std::atomic<int> plans = 0;
+  std::atomic<int> launches = 0;
+  std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
+  std::atomic<int> compile_failures = 0;
+  std::atomic<int> load_failures = 0;
+  std::chrono::milliseconds compile_time{0};
+  std::string compiler = "fake 1.0";
+  std::vector<std::string> options{"-O2"};
+  std::int64_t workspace = 0;
+  void* last_stream = nullptr;
+  kernel::KernelSpec last_spec;
+  backend::LaunchArgs last_args;
+
+ private:
+  backend::DeviceFacts facts_;
+};
+
+}  // namespace flashspan::testing

@@ -1,0 +1,206 @@
+// KernelProvider: one compile per spec whatever happens, and failures that say all there is to say.
+#include "runtime/attention/kernel_provider.hpp"
+
+#include <gmock/gmock.h>
+
+#include <barrier>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "flashspan/mask.hpp"
+#include "runtime/api/states.hpp"
+#include "runtime/attention/choose_spec.hpp"
+#include "tests/runtime/fake_backend.hpp"
+#include "tests/runtime/private_folder.hpp"
+
+namespace flashspan::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Provider : public ::testing::Test {
+ protected:
+  static kernel::KernelSpec spec(int head_dim = 64) {
+    attention::SpecChoice choice;
+    choice.dtype = DType::f32;
+    choice.head_dim_qk = head_dim;
+    choice.head_dim_v = head_dim;
+    auto chosen = attention::choose_spec(choice, Mask::causal().state(), nullptr);
+    EXPECT_TRUE(chosen.has_value());
+    return *chosen;
+  }
+
+  /// As a fresh process over the same folder.
+  std::unique_ptr<attention::KernelProvider> provider() {
+    auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path() / "cache", log_), 1 << 20, log_);
+    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), dumps_, log_);
+  }
+
+  const std::string expression_ = "k <= q and the_users_own";
+  attention::UserText text_{&expression_, nullptr};
+  PrivateFolder folder_;
+  std::vector<std::filesystem::path> dumps_{folder_.path() / "dumps"};
+  std::shared_ptr<FakeBackend> backend_ = std::make_shared<FakeBackend>();
+  std::vector<std::string> lines_;
+  std::mutex lines_mutex_;
+  LogSink log_ = [this](LogLevel, std::string_view line) {
+    const std::scoped_lock lock(lines_mutex_);
+    lines_.emplace_back(line);
+  };
+};
+
+TEST_F(Provider, ASpecIsCompiledOnceAndThenWarm) {
+  auto kernels = provider();
+  const auto first = kernels->get(spec(), text_);
+  ASSERT_TRUE(first.has_value()) << first.error().message();
+  EXPECT_FALSE(first->warm);
+  const auto second = kernels->get(spec(), text_);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_TRUE(second->warm);
+  EXPECT_EQ(first->ready, second->ready);
+  EXPECT_EQ(backend_->compiles, 1);
+  EXPECT_EQ(backend_->loads, 1);
+  ASSERT_TRUE(kernels->get(spec(128), text_).has_value());
+  EXPECT_EQ(backend_->compiles, 2);
+}
+
+// Field case F078.
+TEST_F(Provider, ASecondProcessCompilesNothing) {
+  ASSERT_TRUE(provider()->get(spec(), text_).has_value());
+  const auto found = provider()->get(spec(), text_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(backend_->compiles, 1);
+  EXPECT_EQ(found->ready->outcome, cache::Outcome::disk);
+  EXPECT_EQ(found->ready->metadata.spec, spec().to_text());
+  EXPECT_EQ(found->ready->metadata.compiler, "fake 1.0");
+  EXPECT_EQ(found->ready->metadata.report.milliseconds, 12.5);
+  ASSERT_EQ(found->ready->metadata.report.entries.size(), 2U);
+  EXPECT_EQ(found->ready->metadata.report.entries[1].name, "second");
+  EXPECT_EQ(found->ready->metadata.report.entries[1].registers, 72);
+}
+
+// Field case F076.
+TEST_F(Provider, AnotherCompilerOrOptionIsAnotherKey) {
+  std::set<std::string> keys;
+  const auto key = [&] { return provider()->get(spec(), text_)->ready->key.to_text(); };
+  keys.insert(key());
+  backend_->compiler = "fake 1.1";
+  keys.insert(key());
+  backend_->options = {"-O3"};
+  keys.insert(key());
+  EXPECT_EQ(keys.size(), 3U);
+  EXPECT_EQ(backend_->compiles, 3);
+  backend_->compiler = "fake 1.0";
+  backend_->options = {"-O2"};
+  key();
+  EXPECT_EQ(backend_->compiles, 3) << "undoing the change finds the first entry again";
+}
+
+TEST_F(Provider, ThreadsThatAskForOneSpecCompileItOnce) {
+  auto kernels = provider();
+  backend_->compile_time = std::chrono::milliseconds(30);
+  constexpr int count = 8;
+  std::barrier start(count);
+  std::vector<std::shared_ptr<const attention::ReadyKernel>> ready(count);
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < count; ++thread) {
+      threads.emplace_back([&, thread] {
+        start.arrive_and_wait();
+        const auto provided = kernels->get(spec(), text_);
+        if (provided) ready[static_cast<std::size_t>(thread)] = provided->ready;
+      });
+    }
+  }
+  EXPECT_EQ(backend_->compiles, 1);
+  EXPECT_EQ(backend_->loads, 1);
+  for (const auto& kernel : ready) EXPECT_EQ(kernel, ready.front());
+  EXPECT_NE(ready.front(), nullptr);
+}
+
+// Field case F079.
+TEST_F(Provider, AnEntryThatTheDeviceRefusesIsRebuiltOnce) {
+  ASSERT_TRUE(provider()->get(spec(), text_).has_value());
+  backend_->load_failures = 1;
+  const auto rebuilt = provider()->get(spec(), text_);
+  ASSERT_TRUE(rebuilt.has_value()) << rebuilt.error().message();
+  EXPECT_EQ(rebuilt->ready->outcome, cache::Outcome::built);
+  EXPECT_EQ(backend_->compiles, 2);
+  EXPECT_EQ(provider()->get(spec(), text_)->ready->outcome, cache::Outcome::disk) << "the new entry was stored";
+}
+
+// Field case F079.
+TEST_F(Provider, ASecondRefusalIsTheErrorAndIsNotRemembered) {
+  auto kernels = provider();
+  backend_->load_failures = 2;
+  const auto refused = kernels->get(spec(), text_);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::device_error);
+  EXPECT_EQ(refused.error().argument, "cuLibraryLoadData");
+  EXPECT_THAT(refused.error().detail, HasSubstr(spec().summary()));
+  EXPECT_EQ(backend_->compiles, 2);
+  EXPECT_TRUE(kernels->get(spec(), text_).has_value());
+}
+
+TEST_F(Provider, ACompileFailureShowsExpressionSpecLogAndSource) {
+  auto kernels = provider();
+  backend_->compile_failures = 1;
+  const auto failed = kernels->get(spec(), text_);
+  ASSERT_FALSE(failed.has_value());
+  const std::string message = failed.error().message();
+  EXPECT_EQ(failed.error().code, ErrorCode::compile_failed);
+  EXPECT_THAT(message, HasSubstr(expression_));
+  EXPECT_THAT(message, HasSubstr("spec: " + spec().summary()));
+  EXPECT_THAT(message, HasSubstr("line 7: no such thing"));
+  std::vector<std::filesystem::path> dumped;
+  for (const auto& file : std::filesystem::directory_iterator(dumps_.front())) dumped.push_back(file.path());
+  ASSERT_EQ(dumped.size(), 1U);
+  EXPECT_THAT(message, HasSubstr("source: " + dumped.front().string()));
+  EXPECT_EQ(dumped.front().extension(), ".ll");
+  std::ostringstream text;
+  text << std::ifstream(dumped.front()).rdbuf();
+  EXPECT_EQ(text.str(), attention::emit(kernel::Language::llvm_ir, spec())->flattened());
+  EXPECT_TRUE(kernels->get(spec(), text_).has_value()) << "a failure is not remembered";
+}
+
+TEST_F(Provider, TheSourceGoesToTheFirstFolderThatTakesIt) {
+  std::ofstream(folder_.path() / "a-file") << "in the way";
+  dumps_ = {folder_.path() / "a-file", folder_.path() / "second"};
+  backend_->compile_failures = 1;
+  const auto failed = provider()->get(spec(), text_);
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_THAT(failed.error().detail, HasSubstr((folder_.path() / "second").string()));
+}
+
+TEST_F(Provider, EveryCompileIsOneLogLine) {
+  ASSERT_TRUE(provider()->get(spec(), text_).has_value());
+  ASSERT_EQ(lines_.size(), 1U);
+  const auto key = provider()->get(spec(), text_)->ready->key.to_text();
+  EXPECT_EQ(lines_.front(), spec().summary() + ", key " + key + ", built, 12.5 ms, 72 registers, 8 spill bytes");
+}
+
+TEST(KernelMetadata, SurvivesARoundTripAndRefusesOtherText) {
+  attention::KernelMetadata metadata;
+  metadata.spec = "direction = forward\nmask = \"x\"\n";
+  metadata.summary = "forward";
+  metadata.target = "sm_90a";
+  metadata.compiler = "nvrtc 13.0";
+  metadata.options = {"-a", "-b=c d"};
+  metadata.report.milliseconds = 0.1;
+  metadata.report.entries = {{"entry", 255, 1 << 16, 3, 4}};
+  metadata.created_unix_seconds = 1700000000;
+  const std::string text = attention::to_text(metadata);
+  const auto read = attention::metadata_from_text(text);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(attention::to_text(*read), text);
+  EXPECT_EQ(read->report.entries[0].shared_bytes, 1 << 16);
+  for (const char* other : {"", "{}", "[1]", "no json", R"({"spec": 3})"}) {
+    EXPECT_FALSE(attention::metadata_from_text(other).has_value()) << other;
+  }
+}
+
+}  // namespace
+}  // namespace flashspan::testing
