@@ -7,12 +7,13 @@
 #include "codegen/kernel/kernel_spec.hpp"
 #include "flashspan/core/error.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
+#include "templates/attention/parameters.cuh"
 
 namespace flashspan::cuda {
 
 /// Threads of a block of plan_tiles, and of attention_backward_delta (one warp a row).
-inline constexpr int plan_threads = 256;
-inline constexpr int delta_threads = 256;
+using flashspan_device::plan_threads;
+using flashspan_device::delta_threads;
 inline constexpr int threads_per_warp = 32;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.

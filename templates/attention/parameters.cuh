@@ -34,10 +34,10 @@ struct TensorArgument {
 // Tile lists of one plan. A list holds, per (plan batch, plan head, row of tiles), the indices of the tiles to
 // visit, ascending; the sign bit marks a partial tile. Capacity of a list is the number of tiles across.
 struct TilePlanArguments {
-  int* counts;           // [plan_batch, plan_heads, tile rows]
-  int* tiles;            // [plan_batch, plan_heads, tile rows, tiles across]
-  int plan_batch;        // 1 if the mask does not depend on b
-  int plan_heads;        // 1 if the mask does not depend on h
+  int* counts;     // [plan_batch, plan_heads, tile rows]
+  int* tiles;      // [plan_batch, plan_heads, tile rows, tiles across]
+  int plan_batch;  // 1 if the mask does not depend on b
+  int plan_heads;  // 1 if the mask does not depend on h
 };
 
 struct AttentionParameters {
@@ -50,6 +50,10 @@ struct AttentionParameters {
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
   TilePlanArguments by_key;    // per key tile: query tiles (dK, dV)
 };
+
+// Threads of a block of plan_tiles, and of attention_backward_delta.
+constexpr int plan_threads = 256;
+constexpr int delta_threads = 256;
 
 constexpr int partial_tile_bit = static_cast<int>(0x80000000u);
 

@@ -1,0 +1,221 @@
+// forward_mma.cuh -- forward attention with mma.sync: one block per query tile, each warp owning 16 query rows, online
+// softmax in base 2 (FlashAttention-2, arXiv 2307.08691, algorithm 1).
+#pragma once
+
+#include "attention/work.cuh"
+
+namespace flashspan_device {
+
+constexpr int score_blocks = block_n / 8;
+constexpr int value_blocks = padded_v / 8;
+static_assert(block_m == num_warps * 16, "each warp owns 16 query rows");
+
+constexpr int query_tile_elements = block_m * row_pitch<padded_qk>;
+constexpr int key_tile_elements = block_n * row_pitch<padded_qk>;
+constexpr int value_tile_elements = block_n * row_pitch<padded_v>;
+constexpr int stage_elements = key_tile_elements + value_tile_elements;
+constexpr int forward_shared_bytes = (query_tile_elements + num_stages * stage_elements) * bytes_per_element;
+static_assert(forward_shared_bytes == shared_bytes, "host and device count the same shared memory");
+
+/// Scores in base 2 of one warp's rows; hidden ones are -inf.
+__device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], const ProgramArguments& mask,
+                                              const ProgramArguments& score, const ProgramPoint& point, float scale,
+                                              int first_q, int first_k, bool partial, bool tail) {
+  if constexpr (has_score) {
+#pragma unroll
+    for (int n = 0; n < score_blocks; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int q = first_q + e / 2 * 8;
+        const int k = first_k + n * 8 + e % 2;
+        scores[n][e] =
+            MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, scores[n][e] * scale) * log2_e;
+      }
+    }
+  } else {
+    const float scale_log2 = scale * log2_e;
+#pragma unroll
+    for (int n = 0; n < score_blocks; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores[n][e] *= scale_log2;
+    }
+  }
+  if (!partial && !tail) return;
+#pragma unroll
+  for (int n = 0; n < score_blocks; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int q = first_q + e / 2 * 8;
+      const int k = first_k + n * 8 + e % 2;
+      bool visible = k < point.kv_len;
+      if (partial) {
+        visible = visible && MaskProgram::visible(mask, point.b, point.h, q, k, point.q_len, point.kv_len);
+      }
+      if (!visible) scores[n][e] = minus_infinity();
+    }
+  }
+}
+
+/// Running maximum, sum and output of a warp's rows; entry 0 is row `lane / 4`, entry 1 eight rows below.
+struct OnlineSoftmax {
+  float maximum[2];
+  float sum[2];
+
+  /// Turns scores into weights, rescaling what was accumulated. A row that has seen nothing yet has maximum -inf and
+  /// subtracts 0 instead.
+  __device__ __forceinline__ void update(float (&scores)[score_blocks][4], float (&out)[value_blocks][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float highest = maximum[half];
+#pragma unroll
+      for (int n = 0; n < score_blocks; ++n) {
+        highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+      }
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+      const float subtracted = highest == minus_infinity() ? 0.f : highest;
+      const float rescale = exp2_fast(maximum[half] - subtracted);
+      maximum[half] = highest;
+      sum[half] *= rescale;
+#pragma unroll
+      for (int n = 0; n < score_blocks; ++n) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          scores[n][e] = exp2_fast(scores[n][e] - subtracted);
+          sum[half] += scores[n][e];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < value_blocks; ++n) {
+        out[n][2 * half] *= rescale;
+        out[n][2 * half + 1] *= rescale;
+      }
+    }
+  }
+
+  /// Sums of the four lanes that share a row.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+    }
+  }
+};
+
+}  // namespace flashspan_device
+
+extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block, 1)
+    attention_forward(const __grid_constant__ flashspan_device::AttentionParameters p,
+                      const __grid_constant__ flashspan_device::ProgramArguments mask,
+                      const __grid_constant__ flashspan_device::ProgramArguments score) {
+  using namespace flashspan_device;
+  extern __shared__ __align__(16) unsigned short shared[];
+  const int query_tiles = (p.q_len + block_m - 1) / block_m;
+  const int key_tiles = (p.kv_len + block_n - 1) / block_n;
+  // The last query tile first: under causal masks it is the longest.
+  const int query_tile = query_tiles - 1 - static_cast<int>(blockIdx.x) % query_tiles;
+  const int head_and_batch = static_cast<int>(blockIdx.x) / query_tiles;
+  const int h = head_and_batch % p.query_heads;
+  const int b = head_and_batch / p.query_heads;
+  const int kv_head = h / (p.query_heads / p.kv_heads);
+  const TileList list = tile_list(p.by_query, b, h, query_tile, query_tiles, key_tiles);
+
+  unsigned short* const query_shared = shared;
+  unsigned short* const stages = shared + query_tile_elements;
+  const unsigned short* const key = matrix_of(p.key, b, kv_head);
+  const unsigned short* const value = matrix_of(p.value, b, kv_head);
+  const auto start_copies = [&](int i) {
+    unsigned short* const stage = stages + i % num_stages * stage_elements;
+    const int first_k = list.tile(i) * block_n;
+    fill_tile<block_n, padded_qk, head_dim_qk, aligned, threads_per_block>(stage, key, p.key.stride_row, first_k,
+                                                                           p.kv_len);
+    fill_tile<block_n, padded_v, head_dim_v, aligned, threads_per_block>(stage + key_tile_elements, value,
+                                                                         p.value.stride_row, first_k, p.kv_len);
+  };
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const FragmentPlace place = FragmentPlace::of_lane();
+  const int first_q = query_tile * block_m + warp * 16 + place.row;
+  const ProgramPoint point = {b, h, p.q_len, p.kv_len};
+  float out[value_blocks][4] = {};
+  bool non_finite_values = false;  // taken out of a partial tile; to be added in the end
+  OnlineSoftmax softmax = {{minus_infinity(), minus_infinity()}, {0.f, 0.f}};
+
+  if (list.count > 0) {
+    fill_tile<block_m, padded_qk, head_dim_qk, aligned, threads_per_block>(
+        query_shared, matrix_of(p.query, b, h), p.query.stride_row, query_tile * block_m, p.q_len);
+  }
+#pragma unroll
+  for (int i = 0; i < num_stages - 1; ++i) {
+    if (i < list.count) start_copies(i);
+    close_copy_group();
+  }
+  for (int i = 0; i < list.count; ++i) {
+    if constexpr (num_stages == 1) {
+      start_copies(i);
+      close_copy_group();
+      wait_for_copies<0>();
+      __syncthreads();
+    } else {
+      wait_for_copies<num_stages - 2>();
+      __syncthreads();  // tile i has arrived for all, and all have left tile i - 1
+      if (i + num_stages - 1 < list.count) start_copies(i + num_stages - 1);
+      close_copy_group();
+    }
+    unsigned short* const key_shared = stages + i % num_stages * stage_elements;
+    unsigned short* const value_shared = key_shared + key_tile_elements;
+    const int tile_first_k = list.tile(i) * block_n;
+    const bool partial = list.partial(i);
+
+    float scores[score_blocks][4];
+    multiply_rows<is_bf16, score_blocks, padded_qk>(scores, query_shared, warp * 16, key_shared, 0);
+    finish_scores(scores, mask, score, point, p.scale, first_q, tile_first_k + place.column, partial,
+                  tile_first_k + block_n > p.kv_len);
+    softmax.update(scores, out);
+    if (partial) {
+      const bool found = take_non_finite_out<is_bf16, block_n, padded_v, threads_per_block>(value_shared, nullptr);
+      non_finite_values = non_finite_values || found;
+    }
+    accumulate<is_bf16, score_blocks, value_blocks, padded_v>(out, scores, value_shared, 0, 0);
+    if constexpr (num_stages == 1) __syncthreads();
+  }
+  wait_for_copies<0>();
+
+  softmax.finish();
+  unsigned short* const out_matrix = matrix_of(p.out, b, h);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int q = first_q + 8 * half;
+    if (q >= p.q_len) continue;
+    const float sum = softmax.sum[half];
+    const bool saw_nothing = sum == 0.f;
+    if (p.lse.data != nullptr && place.column == 0) {
+      *row_value(p.lse, b, h, q) =
+          saw_nothing ? minus_infinity() : softmax.maximum[half] * natural_log_of_2 + logf(sum);
+    }
+    const float inverse = saw_nothing ? 0.f : 1.f / sum;
+#pragma unroll
+    for (int n = 0; n < value_blocks; ++n) {
+      const int d = n * 8 + place.column;
+      if (d >= head_dim_v) continue;
+      const float low = saw_nothing ? 0.f : out[n][2 * half] * inverse;
+      const float high = saw_nothing ? 0.f : out[n][2 * half + 1] * inverse;
+      store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low, high);
+    }
+  }
+  if (!non_finite_values) return;
+  __syncthreads();
+  const int first_row = query_tile * block_m;
+  const GlobalRows<unsigned short> results = {out_matrix + first_row * p.out.stride_row, p.out.stride_row,
+                                              p.q_len - first_row < block_m ? p.q_len - first_row : block_m};
+  for (int i = 0; i < list.count; ++i) {
+    if (!list.partial(i)) continue;
+    const int first_k = list.tile(i) * block_n;
+    const GlobalRows<const unsigned short> values = {value + first_k * p.value.stride_row, p.value.stride_row,
+                                                     p.kv_len - first_k < block_n ? p.kv_len - first_k : block_n};
+    add_visible_non_finite<is_bf16, threads_per_block>(results, values, head_dim_v, [&](int row, int key_row) {
+      return MaskProgram::visible(mask, b, h, first_row + row, first_k + key_row, p.q_len, p.kv_len);
+    });
+  }
+}

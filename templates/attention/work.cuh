@@ -1,0 +1,72 @@
+// work.cuh -- what one block works on: its tensors' matrices, its tile list, and how scores become visible or hidden.
+#pragma once
+
+#include "attention/parameters.cuh"
+#include "generated/kernel_spec.cuh"
+#include "generated/mask_program.cuh"
+#include "tile/non_finite.cuh"
+#include "tile/products.cuh"
+#include "tile/store.cuh"
+
+namespace flashspan_device {
+
+constexpr float log2_e = 1.4426950408889634f;
+constexpr float natural_log_of_2 = 0.6931471805599453f;
+
+constexpr int granule = 16;
+constexpr int padded_qk = (head_dim_qk + granule - 1) / granule * granule;
+constexpr int padded_v = (head_dim_v + granule - 1) / granule * granule;
+constexpr int threads_per_block = num_warps * 32;
+
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(static_cast<int>(0xff800000u)); }
+
+__device__ __forceinline__ float not_a_number() { return __int_as_float(0x7fffffff); }
+
+/// First element of the [rows, head dim] matrix of one batch and head.
+__device__ __forceinline__ unsigned short* matrix_of(const TensorArgument& tensor, int b, int head) {
+  return static_cast<unsigned short*>(tensor.data) + b * tensor.stride_batch + head * tensor.stride_head;
+}
+
+/// [B, H, S] fp32 element.
+__device__ __forceinline__ float* row_value(const TensorArgument& tensor, int b, int head, int row) {
+  return static_cast<float*>(tensor.data) + b * tensor.stride_batch + head * tensor.stride_head +
+         row * tensor.stride_row;
+}
+
+/// The tiles that one row of tiles visits: all of them, or a plan's list.
+struct TileList {
+  const int* tiles;  // null: all
+  int count;
+
+  __device__ int tile(int i) const { return tiles == nullptr ? i : tiles[i] & ~partial_tile_bit; }
+  __device__ bool partial(int i) const { return tiles != nullptr && (tiles[i] & partial_tile_bit) != 0; }
+};
+
+__device__ __forceinline__ TileList tile_list(const TilePlanArguments& plan, int b, int h, int row, int rows,
+                                              int across) {
+  if constexpr (!has_plan) return {nullptr, across};
+  const int plan_b = plan.plan_batch == 1 ? 0 : b;
+  const int plan_h = plan.plan_heads == 1 ? 0 : h;
+  const long long list = (static_cast<long long>(plan_b) * plan.plan_heads + plan_h) * rows + row;
+  return {plan.tiles + list * across, plan.counts[list]};
+}
+
+/// Where a warp's accumulator elements stand: element e of block n is (row + 8 (e / 2), column + 8 n + e % 2).
+struct FragmentPlace {
+  int row;
+  int column;
+  __device__ static FragmentPlace of_lane() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return {lane / 4, lane % 4 * 2};
+  }
+};
+
+/// Coordinates of one call that mask and score programs read.
+struct ProgramPoint {
+  int b;
+  int h;
+  int q_len;
+  int kv_len;
+};
+
+}  // namespace flashspan_device

@@ -1,0 +1,24 @@
+// kernel_spec.cuh -- stand-in for the generated header of the same name: makes every template compile alone. The
+// emitter (codegen/kernel/emit_cuda.cpp) writes the real one; a test holds the two to the same names.
+#pragma once
+
+namespace flashspan_device {
+
+constexpr bool is_bf16 = true;
+constexpr int head_dim_qk = 128;
+constexpr int head_dim_v = 128;
+constexpr bool has_plan = true;
+constexpr bool has_score = false;
+constexpr bool aligned = true;
+constexpr int block_m = 64;
+constexpr int block_n = 64;
+constexpr int num_warps = 4;
+constexpr int num_stages = 1;
+constexpr int column_groups = 1;
+#ifdef FLASHSPAN_LINT_BACKWARD
+constexpr int shared_bytes = 4 * 64 * (128 + 8) * 2 + 2 * 64 * 4;
+#else
+constexpr int shared_bytes = 3 * 64 * (128 + 8) * 2;
+#endif
+
+}  // namespace flashspan_device
