@@ -6,6 +6,8 @@
 #include <flashspan/attention.hpp>
 #include <flashspan/inspect.hpp>
 #include <flashspan/mask.hpp>
+#include <fstream>
+#include <string>
 #include <vector>
 
 namespace {
