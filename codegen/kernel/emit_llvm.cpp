@@ -33,9 +33,10 @@ std::vector<std::string> llvm_entry_points(const KernelSpec& spec) {
 }
 
 Result<SourceText> emit_llvm(const KernelSpec& spec) {
-  if (spec.tile.block_n % ir_lanes != 0 || spec.tile.block_n <= 0 || spec.tile.block_m <= 0) {
+  const auto whole_vectors = [](int size) { return size > 0 && size % ir_lanes == 0; };
+  if (!whole_vectors(spec.tile.block_m) || !whole_vectors(spec.tile.block_n)) {
     return Error{ErrorCode::unsupported, "tile", concat(spec.tile.block_m, "x", spec.tile.block_n),
-                 "block_m > 0 and block_n a multiple of 16 on the CPU", ""};
+                 "multiples of 16 on the CPU", ""};
   }
   SourceText source;
   source.language = Language::llvm_ir;

@@ -18,7 +18,7 @@ inline constexpr const char* host_vector_lanes_constant = "host_vector_lanes";
 [[nodiscard]] std::vector<std::string> llvm_entry_points(const KernelSpec& spec);
 
 /// The whole module as one text.
-/// Error: unsupported if tile.block_n is not a multiple of 16; programs that do not parse are internal errors.
+/// Error: unsupported if the tile is not multiples of 16; programs that do not parse are internal errors.
 [[nodiscard]] Result<SourceText> emit_llvm(const KernelSpec& spec);
 
 }  // namespace flashspan::kernel

@@ -140,30 +140,6 @@ std::string emit_store_rows(DType dtype) {
   return ir.finish();
 }
 
-// A 16 x 16 block is transposed in four rounds; each exchanges, between rows i and i + d, the blocks of d columns that
-// stand off the diagonal, d = 8, 4, 2, 1.
-void transpose_block(IrWriter& ir, std::array<std::string, ir_lanes>& rows) {
-  for (int distance = ir_lanes / 2; distance > 0; distance /= 2) {
-    std::string upper = "<";
-    std::string lower = "<";
-    for (int lane = 0; lane < ir_lanes; ++lane) {
-      const bool high = (lane & distance) != 0;
-      const char* separator = lane == 0 ? "" : ", ";
-      upper += concat(separator, "i32 ", high ? ir_lanes + lane - distance : lane);
-      lower += concat(separator, "i32 ", high ? ir_lanes + lane : lane + distance);
-    }
-    for (int i = 0; i < ir_lanes; ++i) {
-      if ((i & distance) != 0) continue;
-      std::string& first = rows[static_cast<std::size_t>(i)];
-      std::string& second = rows[static_cast<std::size_t>(i + distance)];
-      const std::string operands =
-          concat("shufflevector ", ir_floats, " ", first, ", ", ir_floats, " ", second, ", ", ir_ints, " ");
-      first = ir.define(concat(operands, upper, ">"));
-      second = ir.define(concat(operands, lower, ">"));
-    }
-  }
-}
-
 std::string emit_transpose_rows() {
   IrWriter ir(
       "define void @transpose_rows(ptr noalias %source, i64 %source_row, i64 %rows, i64 %cols, ptr noalias %target, "
@@ -210,6 +186,30 @@ std::string emit_nonfinite_rows() {
 }
 
 }  // namespace
+
+// A 16 x 16 block is transposed in four rounds; each exchanges, between rows i and i + d, the blocks of d columns that
+// stand off the diagonal, d = 8, 4, 2, 1.
+void transpose_block(IrWriter& ir, std::array<std::string, ir_lanes>& rows) {
+  for (int distance = ir_lanes / 2; distance > 0; distance /= 2) {
+    std::string upper = "<";
+    std::string lower = "<";
+    for (int lane = 0; lane < ir_lanes; ++lane) {
+      const bool high = (lane & distance) != 0;
+      const char* separator = lane == 0 ? "" : ", ";
+      upper += concat(separator, "i32 ", high ? ir_lanes + lane - distance : lane);
+      lower += concat(separator, "i32 ", high ? ir_lanes + lane : lane + distance);
+    }
+    for (int i = 0; i < ir_lanes; ++i) {
+      if ((i & distance) != 0) continue;
+      std::string& first = rows[static_cast<std::size_t>(i)];
+      std::string& second = rows[static_cast<std::size_t>(i + distance)];
+      const std::string operands =
+          concat("shufflevector ", ir_floats, " ", first, ", ", ir_floats, " ", second, ", ", ir_ints, " ");
+      first = ir.define(concat(operands, upper, ">"));
+      second = ir.define(concat(operands, lower, ">"));
+    }
+  }
+}
 
 std::string emit_llvm_pack(const KernelSpec& spec) {
   return emit_load_rows(spec.dtype) + emit_store_rows(spec.dtype) + emit_transpose_rows() + emit_nonfinite_rows();

@@ -2,8 +2,10 @@
 // is documented in runtime/cpu/tile_functions.hpp.
 #pragma once
 
+#include <array>
 #include <string>
 
+#include "codegen/kernel/emit_llvm_writer.hpp"
 #include "codegen/kernel/kernel_spec.hpp"
 #include "codegen/mask/program.hpp"
 
@@ -17,6 +19,8 @@ namespace flashspan::kernel {
 [[nodiscard]] std::string emit_llvm_softmax(const TileConfig& tile);
 /// gradient_full, gradient_masked, row_dots (backward); `with_derivative`: the score program's derivative is applied.
 [[nodiscard]] std::string emit_llvm_gradient(const TileConfig& tile, bool with_derivative);
+/// Replaces 16 vectors, the rows of a block, by its columns.
+void transpose_block(IrWriter& ir, std::array<std::string, ir_lanes>& rows);
 /// load_rows, store_rows, transpose_rows, nonfinite_rows.
 [[nodiscard]] std::string emit_llvm_pack(const KernelSpec& spec);
 /// mask_tile: one bit per pair.

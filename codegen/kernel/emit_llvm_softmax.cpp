@@ -1,5 +1,7 @@
 // emit_llvm_softmax.cpp -- the row arithmetic of a tile: one step of the online softmax (Milakov and Gimelshein,
 // arXiv 1805.02867) forward; probabilities and score gradients backward. Masked pairs are selected away, never added.
+#include <array>
+
 #include "codegen/kernel/emit_llvm_parts.hpp"
 #include "codegen/kernel/emit_llvm_writer.hpp"
 
@@ -171,23 +173,33 @@ std::string emit_gradient_step(const TileConfig& tile, bool masked, bool with_de
   return ir.finish();
 }
 
+// One chain of fused multiply-adds a row, in the order of gemm: where a row sees a single key, its sum of dO * O is
+// then equal to dO . v to the bit and its score gradient exactly zero.
 std::string emit_row_dots() {
   IrWriter ir(
       "define void @row_dots(ptr noalias %left, ptr noalias %right, i64 %row_stride, i64 %rows, i64 %cols, "
       "ptr noalias %dots) #0");
-  ir.loop("0", "%rows", 1, {}, [&](const std::string& row, const IrWriter::Values&) {
-    const std::string start = ir.binary("mul", "i64", row, "%row_stride");
-    const std::string lanes =
-        ir.loop("0", "%cols", ir_lanes, {{ir_floats, "zeroinitializer"}},
-                [&](const std::string& col, const IrWriter::Values& now) {
-                  const std::string offset = ir.binary("add", "i64", start, col);
-                  const std::string left = ir.load(ir_floats, ir.element_pointer("float", "%left", offset), 4);
-                  const std::string right = ir.load(ir_floats, ir.element_pointer("float", "%right", offset), 4);
-                  return IrWriter::Values{ir.fused(left, right, now[0])};
-                })[0];
-    const std::string dot =
-        ir.define(concat("call reassoc float @llvm.vector.reduce.fadd.v16f32(float -0.0, <16 x float> ", lanes, ")"));
-    ir.store("float", dot, ir.element_pointer("float", "%dots", row), 4);
+  ir.loop("0", "%rows", ir_lanes, {}, [&](const std::string& row, const IrWriter::Values&) {
+    const auto load_columns = [&](const std::string& base, const std::string& col) {
+      std::array<std::string, ir_lanes> block;
+      for (int i = 0; i < ir_lanes; ++i) {
+        const std::string index = ir.define(concat("add i64 ", row, ", ", i));
+        const std::string offset = ir.binary("add", "i64", ir.binary("mul", "i64", index, "%row_stride"), col);
+        block[static_cast<std::size_t>(i)] = ir.load(ir_floats, ir.element_pointer("float", base, offset), 4);
+      }
+      transpose_block(ir, block);
+      return block;
+    };
+    const IrWriter::Values sums = ir.loop("0", "%cols", ir_lanes, {{ir_floats, "zeroinitializer"}},
+                                          [&](const std::string& col, const IrWriter::Values& now) {
+                                            const auto left = load_columns("%left", col);
+                                            const auto right = load_columns("%right", col);
+                                            std::string sum = now[0];
+                                            for (std::size_t i = 0; i < left.size(); ++i)
+                                              sum = ir.fused(left[i], right[i], sum);
+                                            return IrWriter::Values{sum};
+                                          });
+    ir.store(ir_floats, sums[0], ir.element_pointer("float", "%dots", row), 4);
     return IrWriter::Values{};
   });
   return ir.finish();

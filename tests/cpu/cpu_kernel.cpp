@@ -22,8 +22,8 @@ cpu::CpuBackend& cpu_backend() {
   return backend;
 }
 
-BoundProgram bind(const std::string& text, bool is_mask, const std::vector<NamedData>& tensors,
-                  const std::vector<NamedNumber>& numbers) {
+BoundProgram bound_program(const std::string& text, bool is_mask, const std::vector<NamedData>& tensors,
+                           const std::vector<NamedNumber>& numbers) {
   std::vector<mask::TensorDeclaration> tensor_declarations;
   for (const NamedData& tensor : tensors) {
     tensor_declarations.push_back({tensor.name, tensor.view.dtype, tensor.view.rank});

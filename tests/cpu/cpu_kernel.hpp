@@ -29,8 +29,8 @@ struct NamedNumber {
   std::string name;
   std::int64_t value = 0;
 };
-BoundProgram bind(const std::string& text, bool is_mask, const std::vector<NamedData>& tensors = {},
-                  const std::vector<NamedNumber>& numbers = {});
+BoundProgram bound_program(const std::string& text, bool is_mask, const std::vector<NamedData>& tensors = {},
+                           const std::vector<NamedNumber>& numbers = {});
 
 kernel::KernelSpec spec_of(Direction direction, DType dtype, int head_dim_qk, int head_dim_v, const BoundProgram* mask,
                            const BoundProgram* score, int block_m = 64, int block_n = 64);

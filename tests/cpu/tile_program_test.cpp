@@ -75,7 +75,7 @@ TEST(MaskTile, FloorsLikePythonForEverySmallDivisor) {
                            "(q - k) % 3 == 1", "(q - k) % -3 == -1", "(q - k) // 4 <= -3", "(q - k) % 4 == 3",
                            "(q - k) // (k - 20) == -1", "(q - k) % (q - k) == 0", "q // 0 == 0 and k % 0 == 0"}) {
     for (std::int64_t divisor = -4; divisor <= 4; ++divisor) {
-      const BoundProgram bound = bind(text, true, {}, {{"d", divisor}});
+      const BoundProgram bound = bound_program(text, true, {}, {{"d", divisor}});
       compare_mask(bound.program, bound.bindings, {0, 0, 3, 1, 64, 64, 0});
       ASSERT_FALSE(HasFailure()) << text << " with " << divisor;
     }
@@ -87,7 +87,7 @@ TEST(MaskTile, SurvivesTheDivisionsThatTrap) {
   for (const char* text : {"n // d == n and k >= 0", "n % d == 0 and q >= k", "(n + k) // d < 0", "(n + k) % d == 0",
                            "(k - k + n) // (d + q - q) <= k"}) {
     for (const std::int64_t divisor : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, smallest}) {
-      const BoundProgram bound = bind(text, true, {}, {{"n", smallest}, {"d", divisor}});
+      const BoundProgram bound = bound_program(text, true, {}, {{"n", smallest}, {"d", divisor}});
       compare_mask(bound.program, bound.bindings, {0, 0, 0, 0, 64, 64, 0});
       ASSERT_FALSE(HasFailure()) << text << " with " << divisor;
     }
@@ -130,7 +130,7 @@ TEST(ScoreTile, EqualsDirectEvaluationForRandomPrograms) {
 TEST(ScoreTile, ComputesElementaryFunctions) {
   for (const char* text : {"30.0 * tanh(score / 30.0)", "exp(score) - 1.0", "log(abs(score) + 0.5)",
                            "score - 0.25 * sqrt(abs(float(q - k)))", "tanh(0.5) * score + exp(-1.0)"}) {
-    const BoundProgram bound = bind(text, false);
+    const BoundProgram bound = bound_program(text, false);
     compare_score(bound.program, bound.bindings, 1e-6);
     compare_score(mask::derivative_by_score(bound.program), bound.bindings, 2e-6);
     ASSERT_FALSE(HasFailure()) << text;
