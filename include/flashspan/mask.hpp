@@ -47,7 +47,11 @@ class Mask {
  public:
   /// A name of the catalogue (`causal`, `window(left=1023, right=0)`, `document` with tensor doc, ...; see
   /// named_mask_help()) or an expression of docs/mask-language.md.
-  /// Error: bad_expression with a caret under the column; bad_argument for an unknown or missing tensor.
+  /// An axis that the text indexes by bare b, h, q or k (`doc[b, q]`) must be at least as long as the call's batch,
+  /// heads or length, or the call is refused; for a named mask it must be just as long. Any other index outside its
+  /// tensor gives 0.
+  /// Error: bad_expression with a caret under the column; bad_argument for a tensor or scalar that is missing, that
+  /// the text does not use, or that cannot be bound.
   static Result<Mask> parse(const std::string& text, const std::vector<NamedTensor>& tensors = {},
                             const std::vector<NamedScalar>& scalars = {});
 
@@ -58,12 +62,13 @@ class Mask {
   /// Error: bad_argument for a negative bound.
   static Result<Mask> window(std::optional<std::int64_t> left, std::optional<std::int64_t> right);
 
-  /// FlashMask column intervals. `startend_row_indices` is i32 [B, 1 | Hkv | Hq, Sk, n]; n = 1 or 2 with
+  /// FlashMask column intervals. `startend_row_indices` is i32 [B | 1, 1 | Hkv | Hq, Sk, n]; n = 1 or 2 with
   /// `causal`, 2 or 4 without. Rows in the intervals are *masked*; start-inclusive, end-exclusive, applied to
   /// the whole column. (arXiv 2410.01359, section 4)
   static Result<Mask> flashmask(const AttentionShape& shape, const TensorView& startend_row_indices, bool causal);
   /// Key ranges per query: i32 [B | 1, Hq | Hkv | 1, Sq, R, 2], half-open [lo, hi); a row sees the union. Ranges
-  /// may overlap and may be empty.
+  /// may overlap and may be empty (lo >= hi). Values in host memory are checked; on a device, what lies outside the
+  /// keys shows nothing. The same holds for the forms below.
   static Result<Mask> key_ranges(const AttentionShape& shape, const TensorView& ranges);
   /// The same in CSR form: row r = (b * heads + h) * Sq + q has ranges[offsets[r]] .. ranges[offsets[r + 1] - 1].
   /// `offsets` is i32 [B | 1, Hq | Hkv | 1, Sq + 1] with absolute positions into `ranges`, i32 [N, 2].

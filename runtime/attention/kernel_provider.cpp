@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -82,7 +83,7 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
     if (!made) return made.error();
     return Provided{*made, false};
   }
-  Outcome made = make(spec, text);
+  Outcome made = make_without_exceptions(spec, text);
   {
     const std::unique_lock lock(mutex_);
     if (made) ready_.emplace(spec, *made);
@@ -91,6 +92,16 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
   promise.set_value(made);
   if (!made) return made.error();
   return Provided{*made, false};
+}
+
+KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text) {
+  // An exception (out of memory, a failing compiler library) must not leave the threads that wait with no answer.
+  try {
+    return make(spec, text);
+  } catch (const std::exception& failure) {
+    return Error{ErrorCode::compile_failed, "kernel", failure.what(), "a build without exceptions",
+                 "spec: " + spec.summary()};
+  }
 }
 
 KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text) {

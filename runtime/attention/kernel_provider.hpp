@@ -67,6 +67,7 @@ class KernelProvider {
  private:
   using Outcome = Result<std::shared_ptr<const ReadyKernel>>;
 
+  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text);
   [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text);
   [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const BuiltKernel& built,
                                                                     const kernel::KernelSpec& spec);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +38,7 @@ class FakeBackend final : public backend::Backend {
                                                 const kernel::KernelSpec& spec) override {
     ++compiles;
     std::this_thread::sleep_for(compile_time);
+    if (throws) throw std::runtime_error("thrown by the compiler");
     if (compile_failures > 0) {
       --compile_failures;
       return Error{ErrorCode::compile_failed, "kernel", "an error", "a correct kernel", "line 7: no such thing"};
@@ -85,6 +87,7 @@ class FakeBackend final : public backend::Backend {
   std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
   std::atomic<int> load_failures = 0;
+  std::atomic<bool> throws = false;
   std::chrono::milliseconds compile_time{0};
   std::string compiler = "fake 1.0";
   std::vector<std::string> options{"-O2"};

@@ -166,6 +166,17 @@ TEST_F(Provider, ACompileFailureShowsExpressionSpecLogAndSource) {
   EXPECT_TRUE(kernels->get(spec(), text_).has_value()) << "a failure is not remembered";
 }
 
+TEST_F(Provider, AnExceptionOfTheCompilerIsAnErrorAndLeavesNobodyWaiting) {
+  auto kernels = provider();
+  backend_->throws = true;
+  const auto failed = kernels->get(spec(), text_);
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, ErrorCode::compile_failed);
+  EXPECT_THAT(failed.error().message(), HasSubstr("thrown by the compiler"));
+  backend_->throws = false;
+  EXPECT_TRUE(kernels->get(spec(), text_).has_value());
+}
+
 TEST_F(Provider, TheSourceGoesToTheFirstFolderThatTakesIt) {
   std::ofstream(folder_.path() / "a-file") << "in the way";
   dumps_ = {folder_.path() / "a-file", folder_.path() / "second"};

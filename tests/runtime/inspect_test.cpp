@@ -1,0 +1,124 @@
+// What the library says about masks, kernels and the machine, without launching anything.
+#include "flashspan/inspect.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "tests/runtime/private_folder.hpp"
+
+namespace flashspan::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TileMaps, CountPairsAndKindsOfTiles) {
+  const auto map = tile_map(Mask::causal(), {1, 1, 1, 10, 10, 16, 16}, 0, 0, 4, 4);
+  ASSERT_TRUE(map.has_value()) << map.error().message();
+  EXPECT_EQ(map->rows, 3);
+  EXPECT_EQ(map->columns, 3);
+  EXPECT_EQ(map->visible_pairs, 55);
+  EXPECT_EQ(map->empty, 3);
+  EXPECT_EQ(map->full, 3);
+  EXPECT_EQ(map->partial, 3);
+  EXPECT_EQ(map->kinds[0], TileKind::partial);
+  EXPECT_EQ(map->kinds[1], TileKind::empty);
+  EXPECT_EQ(map->kinds[3], TileKind::full);
+}
+
+TEST(TileMaps, ACallWithoutQueriesOrKeysHasNoTiles) {
+  EXPECT_TRUE(tile_map(Mask::causal(), {1, 1, 1, 0, 10, 16, 16}, 0, 0, 4, 4)->kinds.empty());
+  EXPECT_TRUE(tile_map(Mask::causal(), {1, 1, 1, 10, 0, 16, 16}, 0, 0, 4, 4)->kinds.empty());
+}
+
+TEST(Explain, CountsDensityAndFlopsOverHeadsThatTheMaskTellsApart) {
+  const AttentionShape shape{2, 4, 2, 40, 40, 64, 32};
+  std::vector<std::int32_t> visible_keys{10, 20, 30, 40};
+  const auto mask = Mask::parse("k < n[h]", {{"n", TensorView::contiguous(visible_keys.data(), DType::i32, {4})}});
+  ASSERT_TRUE(mask.has_value());
+  const auto explanation = explain(*mask, nullptr, shape, DType::bf16, Arch{80, 0});
+  ASSERT_TRUE(explanation.has_value()) << explanation.error().message();
+  EXPECT_DOUBLE_EQ(explanation->density, 100.0 / 160.0);
+  EXPECT_EQ(explanation->depends_on, "h, k");
+  ASSERT_EQ(explanation->directions.size(), 2U);
+  const double pairs = 2 * 40 * 100;
+  EXPECT_DOUBLE_EQ(explanation->directions[0].flops, 2 * (64 + 32) * pairs);
+  EXPECT_DOUBLE_EQ(explanation->directions[1].flops, 2 * (3 * 64 + 2 * 32) * pairs);
+  EXPECT_THAT(explanation->directions[0].spec, HasSubstr("sm_80"));
+  EXPECT_EQ(explanation->tiles.block_m, explanation->directions[0].block_m);
+  EXPECT_EQ(explanation->tiles.visible_pairs, 400);
+}
+
+TEST(Explain, AFullMaskNeedsNoPlanAndAScoreShowsItsDerivative) {
+  const auto score = Score::parse("score * score");
+  ASSERT_TRUE(score.has_value());
+  const auto explanation = explain(Mask::full(), &*score, {1, 2, 2, 16, 16, 16, 16}, DType::f32, std::nullopt);
+  ASSERT_TRUE(explanation.has_value()) << explanation.error().message();
+  EXPECT_EQ(explanation->directions[0].lowering, "none");
+  EXPECT_EQ(explanation->density, 1);
+  EXPECT_EQ(explanation->score, "score * score");
+  EXPECT_THAT(explanation->score_derivative, HasSubstr("score"));
+}
+
+TEST(Explain, RefusesWhatNoKernelServes) {
+  const AttentionShape shape{1, 1, 1, 16, 16, 20, 16};
+  const auto refused = explain(Mask::causal(), nullptr, shape, DType::bf16, Arch{90, 'a'});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.error().message(), HasSubstr("head dim 20"));
+  EXPECT_FALSE(explain(Mask::causal(), nullptr, {1, 1, 1, 16, 16, 16, 16}, DType::f32, Arch{90, 'a'}).has_value());
+}
+
+TEST(CompileAhead, FillsTheCacheForArchitecturesThatAreNotThere) {
+  PrivateFolder folder;
+  const Mask mask = Mask::causal();
+  CompileRequest request;
+  request.mask = &mask;
+  request.archs = {Arch{80, 0}, Arch{90, 'a'}};
+  request.directions = {Direction::forward};
+  request.head_dim_qk = request.head_dim_v = 64;
+  request.cache_dir = folder.path().string();
+  int calls = 0;
+  const auto this_thread = std::this_thread::get_id();
+  const auto progress = [&](const CompiledKernel&) {
+    EXPECT_EQ(std::this_thread::get_id(), this_thread);
+    ++calls;
+  };
+  const auto compiled = compile_ahead(request, 2, progress);
+  if (!compiled && compiled.error().code == ErrorCode::missing_component) GTEST_SKIP() << compiled.error().message();
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  ASSERT_EQ(compiled->size(), 2U);
+  EXPECT_EQ(calls, 2);
+  for (const CompiledKernel& kernel : *compiled) {
+    ASSERT_FALSE(kernel.error.has_value()) << kernel.error->message();
+    EXPECT_EQ(kernel.record.outcome, "built");
+    EXPECT_EQ(kernel.record.spill_bytes, 0);
+    EXPECT_GT(kernel.record.registers, 0);
+    EXPECT_THAT(kernel.source, HasSubstr("attention_forward"));
+  }
+  EXPECT_NE(compiled->front().record.key, compiled->back().record.key);
+  const auto again = compile_ahead(request, 1, nullptr);
+  ASSERT_TRUE(again.has_value());
+  for (const CompiledKernel& kernel : *again) EXPECT_EQ(kernel.record.outcome, "disk");
+  EXPECT_EQ(list_cache(request.cache_dir)->size(), 2U);
+}
+
+TEST(Doctor, NamesEveryPartAndARemedyForWhatIsMissing) {
+  PrivateFolder folder;
+  std::map<std::string, Finding> findings;
+  for (const Finding& finding : examine_machine(folder.path().string())) {
+    findings[finding.subject] = finding;
+    EXPECT_NE(finding.detail, "") << finding.subject;
+    EXPECT_EQ(finding.detail.find('\n'), std::string::npos) << finding.detail;
+    EXPECT_EQ(finding.remedy.empty(), finding.ok) << finding.subject;
+  }
+  for (const char* subject : {"driver", "nvrtc", "cpu", "cache"}) EXPECT_TRUE(findings.contains(subject)) << subject;
+  EXPECT_TRUE(findings["cache"].ok);
+  EXPECT_THAT(findings["cache"].detail, HasSubstr(folder.path().string()));
+}
+
+}  // namespace
+}  // namespace flashspan::testing
