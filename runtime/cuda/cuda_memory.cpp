@@ -25,7 +25,9 @@ Result<std::shared_ptr<void>> allocate(const CudaDevice& device, std::int64_t by
     error.detail = std::to_string(bytes) + " bytes on cuda:" + std::to_string(device.ordinal);
     return error;
   }
-  return std::shared_ptr<void>(reinterpret_cast<void*>(pointer), [device](void* memory) {
+  // The driver hands out addresses as integers.
+  auto* address = reinterpret_cast<void*>(pointer);  // NOLINT(performance-no-int-to-ptr)
+  return std::shared_ptr<void>(address, [device](void* memory) {
     const ContextScope owner(device);
     // At process exit the driver may be gone, and the memory with it: nothing is left to do or to say.
     if (owner.entered()) device.driver->mem_free(device_pointer(memory));

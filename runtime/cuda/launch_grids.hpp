@@ -12,8 +12,8 @@
 namespace flashspan::cuda {
 
 /// Threads of a block of plan_tiles, and of attention_backward_delta (one warp a row).
-using flashspan_device::plan_threads;
 using flashspan_device::delta_threads;
+using flashspan_device::plan_threads;
 inline constexpr int threads_per_warp = 32;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.

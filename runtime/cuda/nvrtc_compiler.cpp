@@ -36,6 +36,7 @@ class Program {
 
   int compile(const std::vector<std::string>& options) {
     std::vector<const char*> texts;
+    texts.reserve(options.size());
     for (const std::string& option : options) texts.push_back(option.c_str());
     return api_.compile_program(program_, static_cast<int>(texts.size()), texts.data());
   }

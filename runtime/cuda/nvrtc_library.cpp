@@ -138,7 +138,7 @@ std::optional<std::string> examine(void* handle, const NvrtcSearch& search, Nvrt
            ") does not load";
   }
   const link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
+  if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map != nullptr) {
     library.path = map->l_name;
     library.build_id = build_id_of(library.path);
   }

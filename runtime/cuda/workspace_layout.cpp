@@ -1,5 +1,7 @@
 #include "runtime/cuda/workspace_layout.hpp"
 
+#include <cstddef>
+
 namespace flashspan::cuda {
 namespace {
 
@@ -42,8 +44,8 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
 
 void* part_address(void* workspace, const WorkspacePart& part) {
   if (workspace == nullptr) return nullptr;
-  const auto start = align_up(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(workspace)));
-  return reinterpret_cast<void*>(start + part.offset);
+  const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(workspace));
+  return static_cast<std::byte*>(workspace) + (align_up(address) - address) + part.offset;
 }
 
 }  // namespace flashspan::cuda

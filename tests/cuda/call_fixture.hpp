@@ -6,6 +6,7 @@
 #include "codegen/kernel/kernel_spec.hpp"
 #include "codegen/mask/program.hpp"
 #include "runtime/backend/backend.hpp"
+#include "tests/cuda/made_up_address.hpp"
 
 namespace flashspan::cuda {
 
@@ -45,9 +46,9 @@ struct SmallCall {
     set_shape({2, 6, 3, 100, 200, 64, 32});
     args.mask_program = &program;
     args.mask_bindings = &bindings;
-    args.workspace = reinterpret_cast<void*>(std::uintptr_t{0x700000000000});
+    args.workspace = made_up_address(0x700000000000);
     args.workspace_bytes = std::int64_t{1} << 40;
-    args.stream.handle = reinterpret_cast<void*>(std::uintptr_t{0x5eed});
+    args.stream.handle = made_up_address(0x5eed);
   }
   SmallCall(const SmallCall&) = delete;
   SmallCall& operator=(const SmallCall&) = delete;
@@ -57,7 +58,7 @@ struct SmallCall {
     const Device device{DeviceKind::cuda, 0};
     std::uintptr_t address = 0x10000;
     const auto view = [&](DType dtype, std::initializer_list<std::int64_t> extents) {
-      return TensorView::contiguous(reinterpret_cast<void*>(address += 0x1000), dtype, extents, device);
+      return TensorView::contiguous(made_up_address(address += 0x1000), dtype, extents, device);
     };
     const auto [batch, query_heads, kv_heads, q_len, kv_len, dim, dim_v] = shape;
     args.query = view(spec.dtype, {batch, query_heads, q_len, dim});

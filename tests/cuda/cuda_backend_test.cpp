@@ -11,6 +11,7 @@
 #include "codegen/kernel/tile_config.hpp"
 #include "tests/cuda/call_fixture.hpp"
 #include "tests/cuda/fake_driver.hpp"
+#include "tests/cuda/made_up_address.hpp"
 
 namespace flashspan::cuda {
 namespace {
@@ -53,6 +54,7 @@ class CudaBackendCalls : public testing::Test {
   }
   [[nodiscard]] std::vector<std::string> launched() const {
     std::vector<std::string> names;
+    names.reserve(driver_.launches.size());
     for (const FakeDriver::Launch& launch : driver_.launches) names.push_back(launch.kernel);
     return names;
   }
@@ -62,7 +64,7 @@ class CudaBackendCalls : public testing::Test {
     return backend_->launch(*kernel_, call.spec, call.args, *plan);
   }
 
-  const CUcontext theirs_ = reinterpret_cast<CUcontext>(std::uintptr_t{0x77});
+  const CUcontext theirs_ = made_up_address<CUcontext>(0x77);
   FakeDriver driver_;
   std::unique_ptr<backend::Backend> backend_;
   std::shared_ptr<backend::LoadedKernel> kernel_;
@@ -178,7 +180,7 @@ TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesConte
   }
   ASSERT_EQ(driver_.launches.size(), 7u);
   for (const FakeDriver::Launch& launch : driver_.launches) {
-    EXPECT_EQ(launch.config.stream, reinterpret_cast<CUstream>(std::uintptr_t{0x5eed})) << launch.kernel;
+    EXPECT_EQ(launch.config.stream, made_up_address<CUstream>(0x5eed)) << launch.kernel;
     EXPECT_EQ(launch.context, FakeDriver::context_of(1)) << launch.kernel;
   }
 }
@@ -305,7 +307,7 @@ TEST_F(CudaBackendCalls, LaunchReadsThePlanThatItIsGiven) {
   load(call.spec);
   auto plan = backend_->plan(*kernel_, call.spec, call.args);
   ASSERT_TRUE(plan);
-  plan->by_query_tiles = reinterpret_cast<void*>(std::uintptr_t{0x123400});
+  plan->by_query_tiles = made_up_address(0x123400);
   ASSERT_TRUE(backend_->launch(*kernel_, call.spec, call.args, *plan));
   EXPECT_EQ(driver_.launches.back().attention.by_query.tiles, plan->by_query_tiles);
 }

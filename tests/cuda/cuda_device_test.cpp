@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cuda/fake_driver.hpp"
+#include "tests/cuda/made_up_address.hpp"
 
 namespace flashspan::cuda {
 namespace {
@@ -101,7 +102,7 @@ TEST(DeviceFacts, AreThoseOfTheDevice) {
 
 TEST(ContextScopes, PutBackWhatWasCurrent) {
   FakeDriver driver;
-  const auto theirs = reinterpret_cast<CUcontext>(std::uintptr_t{0x77});
+  const auto theirs = made_up_address<CUcontext>(0x77);
   driver.context_stack = {theirs};
   const auto device = CudaDevice::open(driver.api(), 1);
   ASSERT_TRUE(device);
@@ -115,7 +116,7 @@ TEST(ContextScopes, PutBackWhatWasCurrent) {
 
 TEST(ContextScopes, PopNothingIfThePushFailed) {
   FakeDriver driver;
-  const auto theirs = reinterpret_cast<CUcontext>(std::uintptr_t{0x77});
+  const auto theirs = made_up_address<CUcontext>(0x77);
   driver.context_stack = {theirs};
   const auto device = CudaDevice::open(driver.api(), 1);
   ASSERT_TRUE(device);

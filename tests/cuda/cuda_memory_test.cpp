@@ -28,9 +28,11 @@ class CudaMemory : public testing::Test {
 
 TEST_F(CudaMemory, IsFreedWithItsLastOwner) {
   {
-    const auto memory = allocate(device_, 1000);
+    auto memory = allocate(device_, 1000);
     ASSERT_TRUE(memory);
     const std::shared_ptr<void> second = *memory;
+    memory->reset();
+    ASSERT_NE(second, nullptr);
     ASSERT_EQ(driver_.live_memory.size(), 1u);
     EXPECT_EQ(driver_.live_memory.begin()->second, 1000u);
   }

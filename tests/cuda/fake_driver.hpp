@@ -11,6 +11,7 @@
 
 #include "runtime/cuda/driver_api.hpp"
 #include "templates/attention/parameters.cuh"
+#include "tests/cuda/made_up_address.hpp"
 
 namespace flashspan::cuda {
 
@@ -55,7 +56,7 @@ class FakeDriver {
   std::map<CUdeviceptr, std::size_t> live_memory;
 
   [[nodiscard]] static CUcontext context_of(int device) {
-    return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(0x1000 + device));
+    return made_up_address<CUcontext>(0x1000 + static_cast<std::uintptr_t>(device));
   }
   [[nodiscard]] CUcontext current_context() const { return context_stack.empty() ? nullptr : context_stack.back(); }
   [[nodiscard]] bool called(const std::string& name) const {
@@ -113,7 +114,7 @@ class FakeDriver {
     const CUresult code = record("cuLibraryLoadData");
     if (code != cuda_success) return code;
     ++current_->live_libraries;
-    *library = reinterpret_cast<CUlibrary>(std::uintptr_t{0x2000});
+    *library = made_up_address<CUlibrary>(0x2000);
     return code;
   }
   static CUresult library_unload(CUlibrary) {

@@ -173,7 +173,7 @@ class WithWitness : public WithGpu {
     kernel_ = *loaded;
 
     out_ = memory(words * 4);
-    documents_ = memory(2 * 200 * 4);
+    documents_ = memory(1600);
     const std::array<int, 2> document_values{3, 99};
     ASSERT_TRUE(copy_from_host(device_, documents_.get(), document_values.data(), 8));
     call_.args.out.data = out_.get();

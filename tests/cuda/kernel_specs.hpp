@@ -17,8 +17,8 @@ inline constexpr std::array<int, 6> served_archs{80, 86, 89, 90, 100, 120};
 /// Text of a mask or a score, with the names it may use.
 struct ProgramText {
   const char* text;
-  std::vector<mask::ScalarDeclaration> scalars = {};
-  std::vector<mask::TensorDeclaration> tensors = {};
+  std::vector<mask::ScalarDeclaration> scalars;
+  std::vector<mask::TensorDeclaration> tensors;
 
   [[nodiscard]] Result<std::string> signature(mask::ProgramKind kind) const {
     const auto program = mask::parse(text, kind, scalars, tensors);
@@ -27,7 +27,7 @@ struct ProgramText {
   }
 };
 
-inline const ProgramText causal{"q + kv_len - q_len >= k"};
+inline const ProgramText causal{"q + kv_len - q_len >= k", {}, {}};
 inline const ProgramText causal_documents{
     "(q + kv_len - q_len >= k) & (doc[b, q] == doc[b, k])", {}, {{"doc", DType::i32, 2}}};
 /// FlashMask's column intervals.
@@ -56,7 +56,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   spec.head_dim_qk = request.head_dim_qk;
   spec.head_dim_v = request.head_dim_v;
   spec.aligned = request.aligned;
-  static const ProgramText every_pair{"True"};
+  static const ProgramText every_pair{"True", {}, {}};
   spec.lowering = request.mask == nullptr ? mask::LoweringKind::none : mask::LoweringKind::expression;
   const auto mask = (request.mask == nullptr ? every_pair : *request.mask).signature(mask::ProgramKind::mask);
   if (!mask) return mask.error();

@@ -197,6 +197,7 @@ TEST_F(NvrtcCompile, RunsInFourThreadsAtOnce) {
   }
   std::atomic<int> equal = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
       for (int round = 0; round < 5; ++round) {

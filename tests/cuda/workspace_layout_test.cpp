@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tests/cuda/call_fixture.hpp"
+#include "tests/cuda/made_up_address.hpp"
 
 namespace flashspan::cuda {
 namespace {
@@ -69,7 +70,7 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
     }
     // Whatever the alignment of the caller's pointer, the last part ends within the bytes that were asked for.
     for (const std::uintptr_t start : {std::uintptr_t{0x10000}, std::uintptr_t{0x10001}, std::uintptr_t{0x100ff}}) {
-      const auto address = reinterpret_cast<std::uintptr_t>(part_address(reinterpret_cast<void*>(start), layout.delta));
+      const auto address = reinterpret_cast<std::uintptr_t>(part_address(made_up_address(start), layout.delta));
       EXPECT_EQ(address % 256, 0u);
       EXPECT_GE(address, start);
       EXPECT_LE(static_cast<std::int64_t>(address - start) + layout.delta.bytes, layout.bytes);
