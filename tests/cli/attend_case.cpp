@@ -1,6 +1,7 @@
 // attend_case.cpp -- files for one run of `flashspan attend`, and the comparison of its results.
 #include "attend_case.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "numpy_files.hpp"
@@ -110,7 +111,14 @@ testing::AssertionResult attend_agrees(const oracle::Problem& problem, oracle::F
                                        const std::vector<std::string>& arguments, const std::string& layout,
                                        bool as_half) {
   std::vector<std::string> all = attend_arguments(folder, problem, layout, as_half);
-  all.insert(all.end(), arguments.begin(), arguments.end());
+  for (std::size_t option = 0; option + 1 < arguments.size(); option += 2) {
+    const auto usual = std::find(all.begin(), all.end(), arguments[option]);
+    if (usual == all.end()) {
+      all.insert(all.end(), {arguments[option], arguments[option + 1]});
+    } else {
+      *(usual + 1) = arguments[option + 1];
+    }
+  }
   const Outcome outcome = flashspan_command(all);
   if (outcome.exit_code != 0) {
     return testing::AssertionFailure() << "exit code " << outcome.exit_code << ": " << outcome.err;

@@ -32,7 +32,8 @@ struct Sizes {
 /// Reads o.npz back into the oracle's order of axes.
 [[nodiscard]] oracle::Answer read_answer(const Folder& folder, const std::string& layout = "bshd");
 
-/// Runs `flashspan attend` with `arguments` on top of the usual ones and holds every result against the oracle.
+/// Runs `flashspan attend` with `arguments` (options and values in turn) in place of or beside the usual ones, and
+/// holds every result against the oracle.
 [[nodiscard]] testing::AssertionResult attend_agrees(const oracle::Problem& problem, oracle::Format format,
                                                      const Folder& folder, const std::vector<std::string>& arguments,
                                                      const std::string& layout = "bshd", bool as_half = false);

@@ -163,6 +163,25 @@ TEST(Attend, TheJsonReportHasItsFields) {
   }
 }
 
+TEST(AttendOnGpu, ExpressionScoreAndGroupedHeadsInBfloat16) {
+  const auto devices = flashspan_command({"doctor", "--json"}).json()["devices"];
+  if (devices.dump().find("cuda") == std::string::npos) GTEST_SKIP() << "no CUDA device on this machine";
+  const Folder folder;
+  std::vector<std::int64_t> doc(300);
+  for (std::size_t token = 0; token < doc.size(); ++token) doc[token] = static_cast<std::int64_t>(token / 70);
+  write_text(folder / "doc.npy", npy_i32({300}, doc));
+  auto problem = random_problem({2, 4, 2, 300, 300, 64, 64}, Format::bf16, 120);
+  problem.visible = [&](Index, Index, Index q, Index k) {
+    return k <= q && doc[static_cast<std::size_t>(q)] == doc[static_cast<std::size_t>(k)];
+  };
+  problem.score = oracle::ScoreFunction{
+      [](double score, Index, Index, Index q, Index k) { return score - 0.125 * static_cast<double>(q - k); },
+      [](double, Index, Index, Index, Index) { return 1.0; }};
+  EXPECT_TRUE(attend_agrees(problem, Format::bf16, folder,
+                            {"--mask", "causal_document", "--score", "score - 0.125 * (q - k)", "--tensor",
+                             "doc=" + (folder / "doc.npy"), "--dtype", "bf16", "--device", "cuda"}));
+}
+
 TEST(Attend, ProgressIsPlainLinesInAPipe) {
   const Folder folder;
   auto arguments = attend_arguments(folder, random_problem({1, 1, 1, 4, 4, 16, 16}, Format::f32, 110));

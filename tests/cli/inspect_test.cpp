@@ -14,7 +14,7 @@ using namespace cli_test;
 using testing::HasSubstr;
 
 TEST(Explain, CountsOfACausalMaskAreExact) {
-  const Outcome outcome = flashspan_command({"explain", "--mask", "causal", "--q-len", "1000", "--head-dim", "64",
+  const Outcome outcome = flashspan_command({"explain", "--mask", "q >= k", "--q-len", "1000", "--head-dim", "64",
                                              "--batch", "2", "--heads", "4", "--kv-heads", "2", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto report = outcome.json();

@@ -14,6 +14,13 @@
 namespace flashspan::tool {
 namespace {
 
+constexpr std::size_t longest_detail = 100;  // characters of a detail in text; JSON has it whole
+
+std::string shortened(const std::string& text) {
+  if (text.size() <= longest_detail) return text;
+  return text.substr(0, text.find_last_of(" ,", longest_detail)) + " ...";
+}
+
 struct DoctorOptions {
   std::optional<std::string> cache_dir;
   bool json = false;
@@ -35,7 +42,7 @@ ExitCode run_doctor(const DoctorOptions& options) {
     for (const Finding& finding : findings) width = std::max(width, finding.subject.size());
     for (const Finding& finding : findings) {
       std::printf("%-7s %-*s  %s\n", finding.ok ? "ok" : "missing", static_cast<int>(width), finding.subject.c_str(),
-                  finding.detail.c_str());
+                  shortened(finding.detail).c_str());
       if (!finding.remedy.empty()) std::printf("%*s-> %s\n", static_cast<int>(width) + 10, "", finding.remedy.c_str());
     }
     std::printf("usable devices:");
