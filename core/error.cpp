@@ -4,16 +4,26 @@ namespace flashspan {
 
 const char* to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::bad_argument: return "bad_argument";
-    case ErrorCode::bad_expression: return "bad_expression";
-    case ErrorCode::unsupported: return "unsupported";
-    case ErrorCode::no_device: return "no_device";
-    case ErrorCode::missing_component: return "missing_component";
-    case ErrorCode::compile_failed: return "compile_failed";
-    case ErrorCode::kernel_spills: return "kernel_spills";
-    case ErrorCode::device_error: return "device_error";
-    case ErrorCode::workspace_too_small: return "workspace_too_small";
-    case ErrorCode::io_error: return "io_error";
+    case ErrorCode::bad_argument:
+      return "bad_argument";
+    case ErrorCode::bad_expression:
+      return "bad_expression";
+    case ErrorCode::unsupported:
+      return "unsupported";
+    case ErrorCode::no_device:
+      return "no_device";
+    case ErrorCode::missing_component:
+      return "missing_component";
+    case ErrorCode::compile_failed:
+      return "compile_failed";
+    case ErrorCode::kernel_spills:
+      return "kernel_spills";
+    case ErrorCode::device_error:
+      return "device_error";
+    case ErrorCode::workspace_too_small:
+      return "workspace_too_small";
+    case ErrorCode::io_error:
+      return "io_error";
   }
   return "unknown";
 }

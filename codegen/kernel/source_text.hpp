@@ -17,9 +17,9 @@ struct SourceFile {
 
 struct SourceText {
   Language language = Language::cuda;
-  std::string main;                      ///< text handed to the compiler
-  std::vector<SourceFile> files;         ///< every file it reaches, sorted by name
-  std::vector<std::string> entry_points; ///< kernel (or function) names the module must define
+  std::string main;                       ///< text handed to the compiler
+  std::vector<SourceFile> files;          ///< every file it reaches, sorted by name
+  std::vector<std::string> entry_points;  ///< kernel (or function) names the module must define
 
   /// One self-contained text: includes replaced by their files, once each, with #line markers (CUDA only).
   [[nodiscard]] std::string flattened() const;

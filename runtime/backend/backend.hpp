@@ -21,10 +21,10 @@ namespace flashspan::backend {
 struct DeviceFacts {
   Device device;
   kernel::Target target;
-  std::string name;             ///< "NVIDIA H200", or the CPU's model name
-  std::string detail;           ///< one line: driver version, vector width, ...
+  std::string name;    ///< "NVIDIA H200", or the CPU's model name
+  std::string detail;  ///< one line: driver version, vector width, ...
   std::int64_t memory_bytes = 0;
-  int processors = 0;           ///< SMs, or hardware threads
+  int processors = 0;  ///< SMs, or hardware threads
 };
 
 /// What the compiler said about one entry point.

@@ -74,8 +74,8 @@ struct TileFunctions {
                         const std::uint16_t* bits, const float* lse, const float* delta);
   void (*gradient_masked)(float* scores, float* gradients, const float* derivatives, std::int64_t rows,
                           std::int64_t cols, const std::uint16_t* bits, const float* lse, const float* delta);
-  /// dots[row] = left[row] . right[row], summed in the order of gemm; cols is a multiple of 16. Works on whole groups of
-  /// 16 rows, so there must be room (and may be anything) up to the next multiple.
+  /// dots[row] = left[row] . right[row], summed in the order of gemm; cols is a multiple of 16. Works on whole groups
+  /// of 16 rows, so there must be room (and may be anything) up to the next multiple.
   void (*row_dots)(const float* left, const float* right, std::int64_t row_stride, std::int64_t rows, std::int64_t cols,
                    float* dots);
 };

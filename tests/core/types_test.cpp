@@ -1,9 +1,10 @@
 // Names of types survive a round trip, and errors read as one line.
+#include "flashspan/core/types.hpp"
+
 #include <gtest/gtest.h>
 
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/tensor.hpp"
-#include "flashspan/core/types.hpp"
 
 namespace flashspan {
 namespace {
