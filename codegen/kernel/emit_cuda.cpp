@@ -102,12 +102,17 @@ std::string emit_mask_program(const mask::Program& mask, const mask::Program* sc
   function(
       "inline TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q, Interval k, int q_len, int kv_len)",
       mask_label, emit_intervals(mask));
-  if (score != nullptr) {
+  const std::string parameters = std::string(coordinates) + ", float score";
+  const std::string score_signature = "__forceinline__ float score(" + parameters + ")";
+  const std::string gradient_signature = "__forceinline__ float score_gradient(" + parameters + ")";
+  if (score == nullptr) {
+    // The kernels name both in branches that has_score takes out.
+    function(score_signature, "no score", "    return score;\n");
+    function(gradient_signature, "no score", "    return 1.f;\n");
+  } else {
     const std::string label = "score: " + score->to_text();
-    const std::string parameters = std::string(coordinates) + ", float score";
-    function("__forceinline__ float score(" + parameters + ")", label, emit_values(*score));
-    function("__forceinline__ float score_gradient(" + parameters + ")", "derivative of " + label,
-             emit_values(mask::derivative_by_score(*score)));
+    function(score_signature, label, emit_values(*score));
+    function(gradient_signature, "derivative of " + label, emit_values(mask::derivative_by_score(*score)));
   }
   return text + "};\n\n}  // namespace flashspan_device\n";
 }

@@ -20,7 +20,7 @@ inline constexpr const char* entry_backward_dkdv = "attention_backward_dkdv";
 [[nodiscard]] Result<SourceText> emit_cuda(const KernelSpec& spec);
 
 /// Text of generated/mask_program.cuh for a mask and an optional score program: a struct MaskProgram with
-/// visible(), classify() and, if `score` is given, score() and score_gradient().
+/// visible(), classify(), score() and score_gradient(); without a score program the last two are the identity and 1.
 [[nodiscard]] std::string emit_mask_program(const mask::Program& mask, const mask::Program* score);
 
 }  // namespace flashspan::kernel
