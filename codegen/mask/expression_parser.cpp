@@ -9,10 +9,10 @@
 // After the first error the parser stands at the end of the text, so every loop ends; nodes are then `no_node`.
 #include "codegen/mask/expression_parser.hpp"
 
-#include <charconv>
-#include <cmath>
-#include <limits>
+#include <algorithm>
+#include <optional>
 
+#include "codegen/mask/literals.hpp"
 #include "codegen/mask/names.hpp"
 #include "codegen/mask/tokens.hpp"
 #include "codegen/mask/typed_nodes.hpp"
@@ -217,39 +217,14 @@ class ExpressionParser {
 
   NodeId number(bool negative) {
     const Token token = take();
-    std::string digits;
-    for (const char c : token.text) {
-      if (c != '_') digits += c;
+    const std::string got = "number '" + std::string(token.text) + "'";
+    if (token.kind == TokenKind::integer) {
+      const auto value = read_integer(token.text, negative);
+      return value ? program_.integer(*value) : fail(token, got, "integers of 64 bits");
     }
-    return token.kind == TokenKind::real ? real_number(token, digits, negative)
-                                         : integer_number(token, digits, negative);
-  }
-
-  NodeId integer_number(const Token& token, const std::string& digits, bool negative) {
-    const bool hexadecimal = digits.size() > 2 && (digits[1] == 'x' || digits[1] == 'X');
-    const char* begin = digits.data() + (hexadecimal ? 2 : 0);
-    std::uint64_t magnitude = 0;
-    const auto read = std::from_chars(begin, digits.data() + digits.size(), magnitude, hexadecimal ? 16 : 10);
-    const std::uint64_t largest = (std::uint64_t{1} << 63) - (negative ? 0 : 1);
-    if (read.ec != std::errc() || magnitude > largest) {
-      return fail(token, "number '" + std::string(token.text) + "'", "integers of 64 bits");
-    }
-    return program_.integer(static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude));
-  }
-
-  NodeId real_number(const Token& token, const std::string& digits, bool negative) {
-    float value = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc()) {
-      double wide = 0;  // too large or too small for binary32
-      std::from_chars(digits.data(), digits.data() + digits.size(), wide);
-      value = std::fabs(wide) < 1 ? static_cast<float>(wide) : std::numeric_limits<float>::infinity();
-      const bool exponent_is_negative =
-          digits.find("e-") != std::string::npos || digits.find("E-") != std::string::npos;
-      if (!std::isfinite(value) || (wide == 0 && !exponent_is_negative)) {
-        return fail(token, "number '" + std::string(token.text) + "'", "reals up to 3.4e38");
-      }
-    }
-    return program_.real(negative ? -value : value);
+    const auto value = read_real(token.text);
+    if (!value) return fail(token, got, "reals up to 3.4e38");
+    return program_.real(negative ? -*value : *value);
   }
 
   NodeId named() {

@@ -74,7 +74,7 @@ TypedNode TypedNodes::infix(std::string_view symbol, NodeId left, NodeId right) 
   if (symbol == "*") return number_function(Op::multiply, {left, right}, symbol);
   if (symbol == "//") return integer_operation(Op::floor_divide, left, right, symbol);
   if (symbol == "%") return integer_operation(Op::modulo, left, right, symbol);
-  const TypedNode dividend = as_real(left, symbol);
+  TypedNode dividend = as_real(left, symbol);
   if (dividend.node == no_node) return dividend;
   return number_function(Op::divide, {dividend.node, right}, symbol);
 }
@@ -140,7 +140,7 @@ TypedNode TypedNodes::call(const Function& function, const std::vector<NodeId>& 
   const bool takes_reals = function.op == Op::tanh || function.op == Op::exp || function.op == Op::log ||
                            function.op == Op::sqrt || function.op == Op::to_real;
   if (!takes_reals) return number_function(function.op, arguments, function.name);
-  const TypedNode argument = as_real(arguments[0], function.name);
+  TypedNode argument = as_real(arguments[0], function.name);
   if (argument.node == no_node || function.op == Op::to_real) return argument;
   return number_function(function.op, {argument.node}, function.name);
 }

@@ -143,60 +143,74 @@ TEST(Evaluate, LoopBoundsMayDifferFromKeyToKey) {
   for (std::int64_t q = 0; q < 64; ++q) {
     evaluator.set_query(q);
     evaluator.evaluate(0, 64);
-    for (int k = 0; k < 64; ++k) {
-      EXPECT_EQ(evaluator.visible(k), (k - 2) * (k - 2) == q || (k - 1) * (k - 1) == q) << q << " " << k;
+    for (std::int64_t k = 0; k < 64; ++k) {
+      EXPECT_EQ(evaluator.visible(static_cast<int>(k)), (k - 2) * (k - 2) == q || (k - 1) * (k - 1) == q)
+          << q << " " << k;
     }
   }
 }
 
+std::int64_t floored(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+struct FlooredMask {
+  const char* text;
+  bool (*visible)(std::int64_t q, std::int64_t k);
+};
+void PrintTo(const FlooredMask& mask, std::ostream* out) { *out << mask.text; }
+
 // Block schedules around position 1028 went wrong where the host floored and the device truncated.
-TEST(Evaluate, FlooredBlocksAgreeOverAllPairs) {
-  const std::vector<std::string> texts = {"(q - 1028) // 4 == (k - 1028) // 4",
-                                          "(q - 1028) % 4 == (k - 1028) % 4",
-                                          "(q - k) % 3 == 0",
-                                          "(q - k) % -3 == 0",
-                                          "(q - k) // 4 == -1",
-                                          "(q - k) // -4 == 1",
-                                          "(q - k) % 4 == 3"};
-  const auto floored = [](std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
-  };
-  const auto expected = [&](std::size_t which, std::int64_t q, std::int64_t k) {
-    const std::int64_t d = q - k;
-    if (which == 0) return floored(q - 1028, 4) == floored(k - 1028, 4);
-    if (which == 1) return q % 4 == k % 4;
-    if (which == 2 || which == 3) return d % 3 == 0;
-    if (which == 4) return floored(d, 4) == -1;
-    if (which == 5) return floored(d, -4) == 1;
-    return d - 4 * floored(d, 4) == 3;
-  };
-  for (std::size_t which = 0; which < texts.size(); ++which) {
-    const Program program = parsed_with(texts[which], {}, {});
-    StripEvaluator evaluator(program, {}, 2048);
-    evaluator.set_head(0, 0, 2048, 2048);
-    for (std::int64_t q = 0; q < 2048; ++q) {
-      evaluator.set_query(q);
-      evaluator.evaluate(0, 2048);
-      int wrong = 0;
-      for (int k = 0; k < 2048; ++k) wrong += evaluator.visible(k) == expected(which, q, k) ? 0 : 1;
-      ASSERT_EQ(wrong, 0) << texts[which] << " q " << q;
+class FlooredBlocks : public ::testing::TestWithParam<FlooredMask> {};
+
+TEST_P(FlooredBlocks, AgreeOverAllPairs) {
+  constexpr int length = 2048;
+  const Program program = parsed_with(GetParam().text, {}, {});
+  StripEvaluator evaluator(program, {}, length);
+  evaluator.set_head(0, 0, length, length);
+  for (std::int64_t q = 0; q < length; ++q) {
+    evaluator.set_query(q);
+    evaluator.evaluate(0, length);
+    int wrong = 0;
+    for (int k = 0; k < length; ++k) wrong += evaluator.visible(k) == GetParam().visible(q, k) ? 0 : 1;
+    ASSERT_EQ(wrong, 0) << "q " << q;
+  }
+}
+
+TEST_P(FlooredBlocks, AgreeInEveryTile) {
+  const Program program = parsed_with(GetParam().text, {}, {});
+  const auto expected_in = [](const TileBounds& tile) {
+    std::int64_t count = 0;
+    for (std::int64_t q = tile.q.lo; q <= tile.q.hi; ++q) {
+      for (std::int64_t k = tile.k.lo; k <= tile.k.hi; ++k) count += GetParam().visible(q, k) ? 1 : 0;
     }
-    for (std::int64_t q = 960; q < 1088; q += 32) {
-      for (std::int64_t k = 960; k < 1088; k += 32) {
-        const TileBounds tile{
-            .b = {0, 0}, .h = {0, 0}, .q = {q, q + 31}, .k = {k, k + 31}, .q_len = 2048, .kv_len = 2048};
-        std::int64_t visible = 0;
-        std::int64_t count = 0;
-        const TileClass found = classify_exactly(program, {}, tile, &visible);
-        for (std::int64_t i = q; i < q + 32; ++i) {
-          for (std::int64_t j = k; j < k + 32; ++j) count += expected(which, i, j) ? 1 : 0;
-        }
-        EXPECT_EQ(visible, count) << texts[which];
-        EXPECT_EQ(found, count == 0 ? TileClass::empty : count == 1024 ? TileClass::full : TileClass::partial);
-      }
+    return count;
+  };
+  for (std::int64_t q = 960; q < 1088; q += 32) {
+    for (std::int64_t k = 960; k < 1088; k += 32) {
+      const TileBounds tile{
+          .b = {0, 0}, .h = {0, 0}, .q = {q, q + 31}, .k = {k, k + 31}, .q_len = 2048, .kv_len = 2048};
+      const std::int64_t expected = expected_in(tile);
+      std::int64_t visible = 0;
+      const TileClass found = classify_exactly(program, {}, tile, &visible);
+      EXPECT_EQ(visible, expected);
+      EXPECT_EQ(found, expected == 0 ? TileClass::empty : expected == 1024 ? TileClass::full : TileClass::partial);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    NearPosition1028, FlooredBlocks,
+    ::testing::Values(
+        FlooredMask{"(q - 1028) // 4 == (k - 1028) // 4",
+                    [](std::int64_t q, std::int64_t k) { return floored(q - 1028, 4) == floored(k - 1028, 4); }},
+        FlooredMask{"(q - 1028) % 4 == (k - 1028) % 4", [](std::int64_t q, std::int64_t k) { return q % 4 == k % 4; }},
+        FlooredMask{"(q - k) % 3 == 0", [](std::int64_t q, std::int64_t k) { return (q - k) % 3 == 0; }},
+        FlooredMask{"(q - k) % -3 == 0", [](std::int64_t q, std::int64_t k) { return (q - k) % 3 == 0; }},
+        FlooredMask{"(q - k) // 4 == -1", [](std::int64_t q, std::int64_t k) { return floored(q - k, 4) == -1; }},
+        FlooredMask{"(q - k) // -4 == 1", [](std::int64_t q, std::int64_t k) { return floored(q - k, -4) == 1; }},
+        FlooredMask{"(q - k) % 4 == 3",
+                    [](std::int64_t q, std::int64_t k) { return q - k - 4 * floored(q - k, 4) == 3; }}));
 
 TEST(Evaluate, StepOfZeroFromATensorDoesNotTrap) {
   std::vector<std::int32_t> step = {2, 0};
@@ -229,8 +243,8 @@ TEST(Evaluate, PermutedPositionsGiveTheExplicitDenseMask) {
 }
 
 TEST(Evaluate, StripsOfAnyWidthAgreeWithSinglePoints) {
-  std::vector<std::int32_t> doc;
-  for (int i = 0; i < 300; ++i) doc.push_back(i / 37);
+  std::vector<std::int32_t> doc(300);
+  for (std::size_t i = 0; i < doc.size(); ++i) doc[i] = static_cast<std::int32_t>(i / 37);
   const Program program = parsed_with("(doc[q] == doc[k]) & (k <= q) | (k % 7 == q % 5)", {},
                                       {{.name = "doc", .dtype = DType::i32, .rank = 1}});
   const Bindings bindings{.scalars = {}, .tensors = {view_of(doc)}};

@@ -289,7 +289,7 @@ TEST(Parser, LongChainsAreNotDeep) {
 
 TEST(Parser, ExplosiveChainsOfComparisonsAreRefused) {
   std::string text = "q";
-  for (int level = 0; level < 30; ++level) text = "where(0 < " + text + " < 9, 1, 2)";
+  for (int level = 0; level < 30; ++level) text.insert(0, "where(0 < ").append(" < 9, 1, 2)");
   const auto program = parse_usual(text + " < 2");
   ASSERT_FALSE(program);
   EXPECT_THAT(program.error().got, HasSubstr("65536 operations"));
@@ -306,7 +306,7 @@ TEST(Parser, AnythingAtAllIsEitherReadOrRefused) {
       "in", "r", "lo",  "min", "where", " ", "\n",  "0x", "1e",   "score", "True", ".",   "\xff", "left"};
   std::mt19937_64 random(11);
   int accepted = 0;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::string text;
     for (std::uint64_t length = random() % 12; length > 0; --length) text += parts[random() % parts.size()] + " ";
     for (const ProgramKind kind : {ProgramKind::mask, ProgramKind::score}) {
@@ -321,21 +321,22 @@ TEST(Parser, AnythingAtAllIsEitherReadOrRefused) {
       }
     }
   }
-  EXPECT_GT(accepted, 20);
+  EXPECT_GT(accepted, 5);
 }
 
 TEST(Parser, DamagedLegalTextIsEitherReadOrRefused) {
   const std::string legal =
       "any(lo[b, r] <= k < lo[h, r + 1] for r in range(0, left)) & (doc[q] == doc[k]) | (q - k < 0x1f)";
   std::mt19937_64 random(12);
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::string text = legal;
     for (int edit = 0; edit < 2; ++edit) {
       const std::size_t place = random() % text.size();
-      if (random() % 2 == 0)
+      if (random() % 2 == 0) {
         text.erase(place, random() % 4);
-      else
+      } else {
         text[place] = static_cast<char>(random() % 256);
+      }
     }
     const auto program = parse_usual(text);
     if (!program) {

@@ -120,7 +120,7 @@ TEST(ScoreDerivative, OfRandomScoresCanBeParsedAgain) {
 
 TEST(ScoreDerivative, OfDeeplyNestedScoresStaysReadable) {
   std::string text = "score";
-  for (int level = 0; level < 60; ++level) text = "tanh(" + text + " * 0.5)";
+  for (int level = 0; level < 60; ++level) text.insert(0, "tanh(").append(" * 0.5)");
   const Program derivative = derivative_by_score(parsed(text, ProgramKind::score));
   EXPECT_TRUE(Program::from_signature(derivative.to_signature()));
 }

@@ -109,7 +109,7 @@ TEST(Simplify, DeclarationsThatNoLongerMatterAreDropped) {
 
 TEST(Simplify, LongChainsStayFlatAndReadable) {
   std::string text = "q";
-  for (int i = 0; i < 3000; ++i) text = text + " + k * " + std::to_string(i);
+  for (int i = 0; i < 3000; ++i) text.append(" + k * ").append(std::to_string(i));
   const Program simple = simplify(parsed(text + " < 5"));
   EXPECT_TRUE(Program::from_signature(simple.to_signature()));
 }
