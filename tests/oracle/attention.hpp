@@ -1,0 +1,46 @@
+// attention.hpp -- the independent answer: attention by direct double loops in fp64, and a plain dense attention
+// in the tested element type whose error is the yardstick. Neither shares a line with the library.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "tensor.hpp"
+
+namespace oracle {
+
+/// True iff query q of query head h sees key k.
+using Visible = std::function<bool(Index b, Index h, Index q, Index k)>;
+
+/// A modified score and its derivative with respect to `score`.
+struct ScoreFunction {
+  std::function<double(double score, Index b, Index h, Index q, Index k)> value;
+  std::function<double(double score, Index b, Index h, Index q, Index k)> derivative;
+};
+
+struct Problem {
+  Tensor query;  ///< [B, Hq, Sq, D]
+  Tensor key;    ///< [B, Hkv, Sk, D]
+  Tensor value;  ///< [B, Hkv, Sk, Dv]
+  double scale = 1;
+  Visible visible;                     ///< empty: all
+  std::optional<ScoreFunction> score;  ///< nothing: scores are used as they are
+  std::optional<Tensor> out_gradient;  ///< [B, Hq, Sq, Dv]; nothing: no gradients are computed
+  std::optional<Tensor> lse_gradient;  ///< [B, Hq, Sq, 1]; nothing: zero
+};
+
+struct Answer {
+  Tensor out;  ///< [B, Hq, Sq, Dv]
+  Tensor lse;  ///< [B, Hq, Sq, 1], natural log; -inf where nothing is visible
+  Tensor query_gradient, key_gradient, value_gradient;
+};
+
+/// fp64. With P = softmax over visible keys of f(scale q.k):
+///   out = P v;  dS = P (dO v - sum(P dO v) + dLSE);  dq, dk carry scale f';  dk, dv are summed over the group.
+[[nodiscard]] Answer reference_attention(const Problem& problem);
+
+/// What a plain dense implementation gives in `format`: products accumulated in binary32, P and dS rounded to
+/// `format` before their products, results rounded to `format` (LSE stays binary32).
+[[nodiscard]] Answer plain_attention(const Problem& problem, Format format);
+
+}  // namespace oracle

@@ -1,0 +1,37 @@
+// pass_rule.hpp -- the accuracy rule: error against fp64 at most twice a plain dense attention's, plus rounding.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "attention.hpp"
+
+namespace oracle {
+
+/// Largest and root-mean-square difference over the elements that are finite in both; equal infinities and NaN
+/// in both places count as no difference, anything else as infinite.
+struct Difference {
+  double largest = 0;
+  double root_mean_square = 0;
+  std::string where;  ///< of the largest: "[b, h, s, d]: got .., expected .."
+};
+[[nodiscard]] Difference difference(const Tensor& ours, const Tensor& reference);
+
+/// The rule, for the largest error and for the root mean square.
+[[nodiscard]] testing::AssertionResult passes(const std::string& name, const Tensor& ours, const Tensor& reference,
+                                              const Tensor& plain, Format format);
+/// The rule for out and lse, and for the gradients if the reference has them.
+[[nodiscard]] testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain,
+                                              Format format);
+
+/// Every element within `tolerance` of `expected`, infinities and NaN in the same places.
+[[nodiscard]] testing::AssertionResult near(const std::string& name, const Tensor& ours, const Tensor& expected,
+                                            double tolerance);
+/// Equal in every bit; the message names the first difference.
+[[nodiscard]] testing::AssertionResult same_bits(const std::string& name, const Tensor& left, const Tensor& right);
+[[nodiscard]] testing::AssertionResult same_bits(const Answer& left, const Answer& right);
+/// Every element equals `value` exactly.
+[[nodiscard]] testing::AssertionResult all_equal(const std::string& name, const Tensor& ours, double value);
+
+}  // namespace oracle

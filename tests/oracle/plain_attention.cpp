@@ -1,0 +1,160 @@
+// plain_attention.cpp -- a plain dense attention in the tested element type: the yardstick of the pass rule.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention.hpp"
+
+namespace oracle {
+namespace {
+
+using FloatRows = std::vector<float>;
+
+FloatRows to_floats(const Tensor& tensor) { return FloatRows(tensor.values.begin(), tensor.values.end()); }
+
+Tensor rounded(const Tensor& shape, const FloatRows& values, Format format) {
+  Tensor tensor(shape.batch, shape.heads, shape.rows, shape.columns);
+  for (std::size_t i = 0; i < values.size(); ++i) tensor.values[i] = round_to(format, values[i]);
+  return tensor;
+}
+
+/// The score matrix of one (batch, query head), and the products made from it.
+class DenseHead {
+ public:
+  DenseHead(const Problem& problem, Format format, Index b, Index h)
+      : problem_(problem), format_(format), b_(b), h_(h), kv_head_(h / (problem.query.heads / problem.key.heads)) {
+    const auto pairs = static_cast<std::size_t>(problem.query.rows * problem.key.rows);
+    score_.resize(pairs);
+    weight_.resize(pairs);
+  }
+
+  /// Fills `out` and `lse` rows of this head.
+  void forward(FloatRows& out, FloatRows& lse) {
+    for (Index q = 0; q < problem_.query.rows; ++q) softmax_row(q, lse);
+    const Index columns = problem_.value.columns;
+    for (Index q = 0; q < problem_.query.rows; ++q) {
+      float* row = out.data() + (query_row(q))*columns;
+      for (Index k = 0; k < problem_.key.rows; ++k) {
+        if (weight_at(q, k) == 0) continue;
+        const float weight = round_to(format_, weight_at(q, k));
+        const double* value = problem_.value.row(b_, kv_head_, k);
+        for (Index d = 0; d < columns; ++d) row[d] += weight * static_cast<float>(value[d]);
+      }
+    }
+  }
+
+  /// Adds this head's share of the gradients; `out` holds rounded rows.
+  void backward(const Tensor& out, FloatRows& query_gradient, FloatRows& key_gradient, FloatRows& value_gradient) {
+    for (Index q = 0; q < problem_.query.rows; ++q) {
+      const double* incoming = problem_.out_gradient->row(b_, h_, q);
+      float delta = 0;
+      for (Index d = 0; d < out.columns; ++d) {
+        delta += static_cast<float>(incoming[d]) * static_cast<float>(out.at(b_, h_, q, d));
+      }
+      if (problem_.lse_gradient) delta -= static_cast<float>(problem_.lse_gradient->at(b_, h_, q));
+      for (Index k = 0; k < problem_.key.rows; ++k) {
+        if (sees(q, k)) backward_pair(q, k, delta, query_gradient, key_gradient, value_gradient);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] Index query_row(Index q) const { return (b_ * problem_.query.heads + h_) * problem_.query.rows + q; }
+  [[nodiscard]] Index key_row(Index k) const { return (b_ * problem_.key.heads + kv_head_) * problem_.key.rows + k; }
+  float& weight_at(Index q, Index k) { return weight_[static_cast<std::size_t>(q * problem_.key.rows + k)]; }
+  float& score_at(Index q, Index k) { return score_[static_cast<std::size_t>(q * problem_.key.rows + k)]; }
+  [[nodiscard]] bool sees(Index q, Index k) const { return !problem_.visible || problem_.visible(b_, h_, q, k); }
+
+  void softmax_row(Index q, FloatRows& lse) {
+    const auto scale = static_cast<float>(problem_.scale);
+    std::vector<Index> keys;
+    float largest = -std::numeric_limits<float>::infinity();
+    for (Index k = 0; k < problem_.key.rows; ++k) {
+      if (!sees(q, k)) continue;
+      float product = 0;
+      const double* query = problem_.query.row(b_, h_, q);
+      const double* key = problem_.key.row(b_, kv_head_, k);
+      for (Index d = 0; d < problem_.query.columns; ++d) {
+        product += static_cast<float>(query[d]) * static_cast<float>(key[d]);
+      }
+      score_at(q, k) = scale * product;
+      float logit = score_at(q, k);
+      if (problem_.score) logit = static_cast<float>(problem_.score->value(logit, b_, h_, q, k));
+      weight_at(q, k) = logit;
+      keys.push_back(k);
+      largest = std::fmax(largest, logit);
+    }
+    float sum = 0;
+    for (Index k : keys) sum += (weight_at(q, k) = std::exp(weight_at(q, k) - largest));
+    for (Index k : keys) weight_at(q, k) /= sum;
+    lse[static_cast<std::size_t>(query_row(q))] = keys.empty() ? largest : largest + std::log(sum);
+  }
+
+  void backward_pair(Index q, Index k, float delta, FloatRows& query_gradient, FloatRows& key_gradient,
+                     FloatRows& value_gradient) {
+    const double* incoming = problem_.out_gradient->row(b_, h_, q);
+    const double* value = problem_.value.row(b_, kv_head_, k);
+    const Index value_columns = problem_.value.columns;
+    const Index columns = problem_.query.columns;
+    const float weight = round_to(format_, weight_at(q, k));
+    float weight_gradient = 0;
+    float* value_row = value_gradient.data() + key_row(k) * value_columns;
+    for (Index d = 0; d < value_columns; ++d) {
+      weight_gradient += static_cast<float>(incoming[d]) * static_cast<float>(value[d]);
+      value_row[d] += weight * static_cast<float>(incoming[d]);
+    }
+    float score_gradient = weight_at(q, k) * (weight_gradient - delta);
+    if (problem_.score) {
+      score_gradient *= static_cast<float>(problem_.score->derivative(score_at(q, k), b_, h_, q, k));
+    }
+    score_gradient = round_to(format_, score_gradient);
+    const float product_gradient = score_gradient * static_cast<float>(problem_.scale);
+    const double* query = problem_.query.row(b_, h_, q);
+    const double* key = problem_.key.row(b_, kv_head_, k);
+    float* query_row_gradient = query_gradient.data() + query_row(q) * columns;
+    float* key_row_gradient = key_gradient.data() + key_row(k) * columns;
+    for (Index d = 0; d < columns; ++d) {
+      query_row_gradient[d] += product_gradient * static_cast<float>(key[d]);
+      key_row_gradient[d] += product_gradient * static_cast<float>(query[d]);
+    }
+  }
+
+  const Problem& problem_;
+  Format format_;
+  Index b_, h_, kv_head_;
+  FloatRows score_;   // [Sq, Sk] before the score function
+  FloatRows weight_;  // [Sq, Sk] softmax
+};
+
+}  // namespace
+
+Answer plain_attention(const Problem& problem, Format format) {
+  const Tensor& query = problem.query;
+  const Tensor out_shape(query.batch, query.heads, query.rows, problem.value.columns);
+  const Tensor lse_shape(query.batch, query.heads, query.rows, 1);
+  FloatRows out = to_floats(out_shape);
+  FloatRows lse = to_floats(lse_shape);
+  FloatRows query_gradient(query.values.size());
+  FloatRows key_gradient(problem.key.values.size());
+  FloatRows value_gradient(problem.value.values.size());
+  for (Index b = 0; b < query.batch; ++b) {
+    for (Index h = 0; h < query.heads; ++h) {
+      DenseHead head(problem, format, b, h);
+      head.forward(out, lse);
+      if (problem.out_gradient) {
+        head.backward(rounded(out_shape, out, format), query_gradient, key_gradient, value_gradient);
+      }
+    }
+  }
+  Answer answer;
+  answer.out = rounded(out_shape, out, format);
+  answer.lse = rounded(lse_shape, lse, Format::f32);
+  if (problem.out_gradient) {
+    answer.query_gradient = rounded(query, query_gradient, format);
+    answer.key_gradient = rounded(problem.key, key_gradient, format);
+    answer.value_gradient = rounded(problem.value, value_gradient, format);
+  }
+  return answer;
+}
+
+}  // namespace oracle
