@@ -192,6 +192,13 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
       float gradients[dq_blocks][4];
       multiply_rows<is_bf16, dq_blocks, padded_qk>(scores, tiles.query, warp_row, tiles.key, strip);
       multiply_rows<is_bf16, dq_blocks, padded_v>(gradients, tiles.out_gradient, warp_row, tiles.value, strip);
+      u32 visible_bits = 0xffffffffu;
+      if (partial) {
+        visible_bits = visibility_bits<dq_blocks>([&](int half, int column) {
+          return MaskProgram::visible(mask, b, h, first_q + 8 * half, tile_first_k + strip + place.column + column,
+                                      p.q_len, p.kv_len);
+        });
+      }
 #pragma unroll
       for (int n = 0; n < dq_blocks; ++n) {
 #pragma unroll
@@ -199,9 +206,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
           const int row = warp_row + place.row + e / 2 * 8;
           const int q = first_q + e / 2 * 8;
           const int k = tile_first_k + strip + place.column + n * 8 + e % 2;
-          bool visible = true;
-          if (tail) visible = k < p.kv_len;
-          if (partial) visible = visible && MaskProgram::visible(mask, b, h, q, k, p.q_len, p.kv_len);
+          const bool visible = (!tail || k < p.kv_len) && (visible_bits >> (4 * n + e) & 1u) != 0;
           const WeightAndGradient result =
               weigh(score, point, p.scale, q, k, scores[n][e], gradients[n][e], tiles.lse_log2[row], tiles.delta[row]);
           float gradient = result.gradient;
@@ -281,6 +286,13 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
         float gradients[dkdv_blocks][4];
         multiply_rows<is_bf16, dkdv_blocks, padded_qk>(weights, tiles.key, warp_row, tiles.query, strip);
         multiply_rows<is_bf16, dkdv_blocks, padded_v>(gradients, tiles.value, warp_row, tiles.out_gradient, strip);
+        u32 visible_bits = 0xffffffffu;
+        if (partial) {
+          visible_bits = visibility_bits<dkdv_blocks>([&](int half, int column) {
+            return MaskProgram::visible(mask, b, h, tile_first_q + strip + place.column + column, first_k + 8 * half,
+                                        p.q_len, p.kv_len);
+          });
+        }
 #pragma unroll
         for (int n = 0; n < dkdv_blocks; ++n) {
 #pragma unroll
@@ -288,8 +300,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
             const int row = strip + place.column + n * 8 + e % 2;
             const int q = tile_first_q + row;
             const int k = first_k + e / 2 * 8;
-            bool visible = q < p.q_len;
-            if (partial) visible = visible && MaskProgram::visible(mask, b, h, q, k, p.q_len, p.kv_len);
+            const bool visible = q < p.q_len && (visible_bits >> (4 * n + e) & 1u) != 0;
             const WeightAndGradient result = weigh(score, point, p.scale, q, k, weights[n][e], gradients[n][e],
                                                    tiles.lse_log2[row], tiles.delta[row]);
             weights[n][e] = visible ? result.weight : 0.f;

@@ -41,16 +41,18 @@ __device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], 
     }
   }
   if (!partial && !tail) return;
+  u32 visible_bits = 0xffffffffu;
+  if (partial) {
+    visible_bits = visibility_bits<score_blocks>([&](int half, int column) {
+      return MaskProgram::visible(mask, point.b, point.h, first_q + 8 * half, first_k + column, point.q_len,
+                                  point.kv_len);
+    });
+  }
 #pragma unroll
   for (int n = 0; n < score_blocks; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int q = first_q + e / 2 * 8;
-      const int k = first_k + n * 8 + e % 2;
-      bool visible = k < point.kv_len;
-      if (partial) {
-        visible = visible && MaskProgram::visible(mask, point.b, point.h, q, k, point.q_len, point.kv_len);
-      }
+      const bool visible = first_k + n * 8 + e % 2 < point.kv_len && (visible_bits >> (4 * n + e) & 1u) != 0;
       if (!visible) scores[n][e] = minus_infinity();
     }
   }

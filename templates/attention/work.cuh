@@ -69,4 +69,25 @@ struct ProgramPoint {
   int kv_len;
 };
 
+/// Visibility of a warp's 16 x (8 blocks) elements, as one word a lane: bit 4 n + e for element e of block n.
+/// visible(half, column) answers for the lane's row `half` (0, or 1: eight below) and the column `column` past its own
+/// first. Not unrolled: a mask stands once in the code however many elements there are, and what depends on the row
+/// alone is looked up once a row.
+template <int blocks, typename Visible>
+__device__ __forceinline__ u32 visibility_bits(const Visible& visible) {
+  static_assert(blocks * 4 <= 32, "one word a lane");
+  u32 bits = 0;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll 1
+    for (int n = 0; n < blocks; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (visible(half, n * 8 + e)) bits |= 1u << (4 * n + 2 * half + e);
+      }
+    }
+  }
+  return bits;
+}
+
 }  // namespace flashspan_device

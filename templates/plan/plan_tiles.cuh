@@ -44,7 +44,7 @@ __device__ inline TileClass classify_tile(const AttentionParameters& p, const Pr
 /// One block per (batch, head, row of tiles) that the mask tells apart: by_key == 0 lists the key tiles of a row of
 /// query tiles, by_key == 1 the query tiles of a column of key tiles. Lists ascend; partial_tile_bit marks partial
 /// tiles.
-extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads)
+extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
     plan_tiles(const __grid_constant__ flashspan_device::AttentionParameters p,
                const __grid_constant__ flashspan_device::ProgramArguments mask,
                const __grid_constant__ flashspan_device::ProgramArguments score, int by_key) {
