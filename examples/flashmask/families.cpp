@@ -211,9 +211,11 @@ void build_hash_sparse(FamilyMask& family, const Layouts& layouts) {
       std::vector<std::int32_t> bucket(static_cast<std::size_t>(length)), order(bucket.size());
       for (std::int32_t& value : bucket) value = static_cast<std::int32_t>(random_below(generator, hash_buckets));
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](std::int32_t left, std::int32_t right) {
-        return bucket[static_cast<std::size_t>(left)] < bucket[static_cast<std::size_t>(right)];
-      });
+      const auto hash_then_place = [&](std::int32_t token) {
+        return std::pair{bucket[static_cast<std::size_t>(token)], token};
+      };
+      std::sort(order.begin(), order.end(),
+                [&](std::int32_t left, std::int32_t right) { return hash_then_place(left) < hash_then_place(right); });
       for (Index at = 0; at < length; ++at) {
         const std::int32_t token = order[static_cast<std::size_t>(at)];
         indices.data<std::int32_t>()[b * length + at] = token;

@@ -168,6 +168,13 @@ Result<HostArray> from_archive(const Folder& folder, const std::string& text, co
   return flashspan::tool::read_array((folder / "a.npz") + (member.empty() ? "" : ":" + member), "--q");
 }
 
+/// The member a.npy, without a file in between.
+Result<HostArray> from_archive_bytes(const std::string& text) {
+  auto member = flashspan::tool::archive_member(bytes_of(text), "a.npy", "--q", "a.npz");
+  if (!member) return member.error();
+  return flashspan::tool::array_from_npy(std::move(member->bytes), "--q", "a.npz");
+}
+
 TEST(Npz, StoredAndDeflatedMembersAreRead) {
   const Folder folder;
   for (const bool deflated : {false, true}) {
@@ -201,12 +208,11 @@ TEST(Npz, AMissingMemberIsNamedWithThoseThatAreThere) {
 }
 
 TEST(Npz, EveryTruncationIsRefused) {
-  const Folder folder;
   for (const bool deflated : {false, true}) {
     const std::string whole = npz_text({{"a.npy", npy_f32({2, 3}, {1, 2, 3, 4, 5, 6})}}, deflated);
-    ASSERT_TRUE(from_archive(folder, whole));
+    ASSERT_TRUE(from_archive_bytes(whole));
     for (std::size_t size = 0; size < whole.size(); ++size)
-      EXPECT_FALSE(from_archive(folder, whole.substr(0, size))) << size;
+      EXPECT_FALSE(from_archive_bytes(whole.substr(0, size))) << size;
   }
 }
 
@@ -220,19 +226,18 @@ TEST(Npz, DamagedElementsAreRefusedByTheirChecksum) {
 }
 
 TEST(Npz, RandomDamageNeverCrashes) {
-  const Folder folder;
   oracle::RandomNumbers random(6);
   for (const bool deflated : {false, true}) {
     const std::string whole = npz_text({{"a.npy", npy_f32({2, 3}, {1, 2, 3, 4, 5, 6})}}, deflated);
-    for (int trial = 0; trial < 1500; ++trial) {
+    for (int trial = 0; trial < 20000; ++trial) {
       std::string damaged = whole;
       for (int change = 0; change < 2; ++change) {
         const auto place = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(whole.size()) - 1));
         damaged[place] = static_cast<char>(random.integer(0, 255));
       }
-      const auto array = from_archive(folder, damaged);
+      const auto array = from_archive_bytes(damaged);
       if (array) {
-        EXPECT_EQ(array->element_count() <= 6, true);
+        EXPECT_LE(array->element_count(), 6);
       }
     }
   }

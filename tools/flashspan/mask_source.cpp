@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -96,6 +97,10 @@ std::string resolved(const std::string& path, const std::string& folder) {
 }
 
 Result<std::variant<std::int64_t, double>> number_from_json(const std::string& name, const Json& value) {
+  constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > largest) {
+    return bad("scalars." + name, value.dump(), "a number of 64 bits with sign");
+  }
   if (value.is_number_integer()) return std::variant<std::int64_t, double>(value.get<std::int64_t>());
   if (value.is_number_float()) return std::variant<std::int64_t, double>(value.get<double>());
   return bad("scalars." + name, value.dump(), "a number");
