@@ -144,16 +144,17 @@ Interval random_part(std::mt19937_64& random, std::int64_t length) {
 
 // Whether the mask has the given value at every point of the tile.
 bool is_uniform(const Expression& mask, Environment& environment, const TileBounds& tile, bool truth) {
+  bool uniform = true;
   for (environment.b = tile.b.lo; environment.b <= tile.b.hi; ++environment.b) {
     for (environment.h = tile.h.lo; environment.h <= tile.h.hi; ++environment.h) {
       for (environment.q = tile.q.lo; environment.q <= tile.q.hi; ++environment.q) {
         for (environment.k = tile.k.lo; environment.k <= tile.k.hi; ++environment.k) {
-          if (mask.value(environment).truth != truth) return false;
+          uniform = uniform && mask.value(environment).truth == truth;
         }
       }
     }
   }
-  return true;
+  return uniform;
 }
 
 TEST(RandomPrograms, ClassificationOfTilesIsNeverWrong) {
