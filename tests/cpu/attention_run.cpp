@@ -25,8 +25,7 @@ Value take(Result<Value> result) {
 // A tensor in memory of the tested dtype and layout.
 class Storage {
  public:
-  Storage(const oracle::Tensor& shape, DType dtype, const RunOptions& options)
-      : dtype_(dtype), columns_(shape.columns), rank_(4) {
+  Storage(const oracle::Tensor& shape, DType dtype, const RunOptions& options) : dtype_(dtype) {
     const std::int64_t row_stride = shape.columns + (options.head_inside ? 3 : 0);
     const std::int64_t elements = shape.batch * shape.heads * shape.rows * row_stride;
     memory_.resize(static_cast<std::size_t>((elements + 1) * size_in_bytes(dtype)));
@@ -69,8 +68,6 @@ class Storage {
   }
 
   DType dtype_;
-  std::int64_t columns_;
-  int rank_;
   std::vector<std::byte> memory_;
   TensorView view_;
 };
