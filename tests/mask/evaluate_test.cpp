@@ -150,6 +150,33 @@ TEST(Evaluate, LoopBoundsMayDifferFromKeyToKey) {
   }
 }
 
+TEST(Evaluate, LoopsInsideLoopsSeeTheVariablesAround) {
+  const Program program = parsed_with("any(any(r * 4 + s == k for s in range(r, 4)) for r in range(q))", {}, {});
+  for (std::int64_t q = 0; q < 6; ++q) {
+    for (std::int64_t k = 0; k < 24; ++k) {
+      bool expected = false;
+      for (std::int64_t r = 0; r < q; ++r) expected = expected || (k - 4 * r >= r && k - 4 * r < 4);
+      EXPECT_EQ(evaluate_mask(program, {}, at(q, k)), expected) << q << " " << k;
+    }
+  }
+}
+
+// The third loop uses one variable around it, the second one, which it stands in, two.
+TEST(Evaluate, LoopsFourDeepUseWhateverStandsAround) {
+  const Program program = parsed_with(
+      "any(any(any(any(u + 10 * s == k for u in range(s, 3)) & (s + r + t < 4) for s in range(3)) for t in range(2)) "
+      "for r in range(q))",
+      {}, {});
+  for (std::int64_t q = 0; q < 4; ++q) {
+    for (std::int64_t k = 0; k < 30; ++k) {
+      const std::int64_t s = k / 10;
+      const std::int64_t u = k % 10;
+      const bool expected = q > 0 && u >= s && u < 3;  // r = t = 0 leaves most room for s
+      EXPECT_EQ(evaluate_mask(program, {}, at(q, k)), expected) << q << " " << k;
+    }
+  }
+}
+
 std::int64_t floored(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
 }

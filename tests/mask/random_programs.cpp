@@ -88,6 +88,7 @@ class Generator {
 
   Expression boolean(int depth) {
     if (depth <= 0 || chance(random_, 3)) return boolean_leaf();
+    if (loops_.size() == 1 && chance(random_, 20)) return loop(depth);  // one loop inside another
     switch (pick(random_, 0, 11)) {
       case 0:
         return choice(ValueType::boolean, depth);
@@ -287,7 +288,7 @@ class Generator {
     if (kind == 0) return constant(chance(random_, 5) ? pick(random_, INT64_MIN, INT64_MAX) : pick(random_, 0, 9));
     if (kind == 1) return constant(pick(random_, -4, 4));
     if (kind == 2 && depth > -2) return lookup(ValueType::integer, depth);
-    if (kind == 3 && !loops_.empty())
+    if (kind >= 7 && !loops_.empty())
       return named_integer(loops_[static_cast<std::size_t>(pick(random_, 0, std::ssize(loops_) - 1))]);
     if (kind == 4) return named_integer(chance(random_, 70) ? "left" : "huge");
     static const std::vector<std::pair<const char*, std::int64_t Environment::*>> variables = {

@@ -145,14 +145,15 @@ Interval random_part(std::mt19937_64& random, std::int64_t length) {
 // Whether the mask has the given value at every point of the tile.
 bool is_uniform(const Expression& mask, Environment& environment, const TileBounds& tile, bool truth) {
   bool uniform = true;
-  for (environment.b = tile.b.lo; environment.b <= tile.b.hi; ++environment.b) {
-    for (environment.h = tile.h.lo; environment.h <= tile.h.hi; ++environment.h) {
-      for (environment.q = tile.q.lo; environment.q <= tile.q.hi; ++environment.q) {
-        for (environment.k = tile.k.lo; environment.k <= tile.k.hi; ++environment.k) {
-          uniform = uniform && mask.value(environment).truth == truth;
-        }
+  const auto visit_queries_and_keys = [&] {
+    for (environment.q = tile.q.lo; environment.q <= tile.q.hi; ++environment.q) {
+      for (environment.k = tile.k.lo; environment.k <= tile.k.hi; ++environment.k) {
+        uniform = uniform && mask.value(environment).truth == truth;
       }
     }
+  };
+  for (environment.b = tile.b.lo; environment.b <= tile.b.hi; ++environment.b) {
+    for (environment.h = tile.h.lo; environment.h <= tile.h.hi; ++environment.h) visit_queries_and_keys();
   }
   return uniform;
 }
