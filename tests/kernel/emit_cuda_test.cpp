@@ -1,0 +1,154 @@
+// Emitted CUDA: the generated headers, the files that come with them, and one flat text that compiles alone.
+#include "codegen/kernel/emit_cuda.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "codegen/kernel/template_library.hpp"
+#include "codegen/mask/parser.hpp"
+#include "codegen/mask/simplify.hpp"
+#include "tests/cuda/kernel_specs.hpp"
+
+namespace flashspan::kernel {
+namespace {
+
+using cuda::make_spec;
+using testing::HasSubstr;
+
+mask::Program parsed(const std::string& text, std::vector<mask::ScalarDeclaration> scalars = {},
+                     std::vector<mask::TensorDeclaration> tensors = {}) {
+  const auto program = mask::parse(text, mask::ProgramKind::mask, scalars, tensors);
+  EXPECT_TRUE(program) << program.error().message();
+  return mask::simplify(*program);
+}
+
+SourceText emitted(const cuda::SpecRequest& request) {
+  const auto spec = make_spec(request);
+  EXPECT_TRUE(spec) << spec.error().message();
+  auto source = emit_cuda(*spec);
+  EXPECT_TRUE(source) << source.error().message();
+  return *std::move(source);
+}
+
+const std::string& text_of(const SourceText& source, const std::string& name) {
+  static const std::string none;
+  const auto found =
+      std::find_if(source.files.begin(), source.files.end(), [&](const auto& file) { return file.name == name; });
+  return found == source.files.end() ? none : found->text;
+}
+
+std::set<std::string> matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> names;
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match)
+    names.insert((*match)[1]);
+  return names;
+}
+
+std::string file_text(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(EmitCuda, StandInsDeclareTheNamesThatAreEmitted) {
+  const std::filesystem::path stand_ins = std::filesystem::path(FLASHSPAN_SOURCE_DIR) / "templates/generated";
+  const SourceText source = emitted({.score = &cuda::softcap_and_alibi});
+  const std::string constants = "constexpr \\w+ (\\w+) =";
+  EXPECT_EQ(matches(text_of(source, "generated/kernel_spec.cuh"), constants),
+            matches(file_text(stand_ins / "kernel_spec.cuh"), constants));
+  const std::string functions = "static __device__ [\\w ]+ (\\w+)\\(";
+  EXPECT_EQ(matches(text_of(source, "generated/mask_program.cuh"), functions),
+            matches(file_text(stand_ins / "mask_program.cuh"), functions));
+}
+
+TEST(EmitCuda, OnlyReachableFilesComeAlongAndAreSorted) {
+  const SourceText forward = emitted({});
+  EXPECT_TRUE(std::is_sorted(forward.files.begin(), forward.files.end(),
+                             [](const auto& a, const auto& b) { return a.name < b.name; }));
+  EXPECT_NE(text_of(forward, "attention/forward_mma.cuh"), "");
+  EXPECT_EQ(text_of(forward, "attention/backward_mma.cuh"), "");
+  EXPECT_EQ(text_of(emitted({.direction = Direction::backward}), "attention/forward_mma.cuh"), "");
+  EXPECT_EQ(text_of(emitted({.mask = nullptr}), "plan/plan_tiles.cuh"), "");
+}
+
+TEST(EmitCuda, StandInsAreNotEmbedded) {
+  for (const TemplateFile& file : template_library()) {
+    EXPECT_FALSE(file.name.starts_with("generated/") || file.name.starts_with("lint/")) << file.name;
+    EXPECT_FALSE(file.text.empty()) << file.name;
+  }
+}
+
+TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
+  using testing::ElementsAre;
+  EXPECT_THAT(emitted({}).entry_points, ElementsAre(entry_plan_tiles, entry_forward));
+  EXPECT_THAT(emitted({.mask = nullptr}).entry_points, ElementsAre(entry_forward));
+  EXPECT_THAT(emitted({.direction = Direction::backward}).entry_points,
+              ElementsAre(entry_plan_tiles, entry_backward_delta, entry_backward_dq, entry_backward_dkdv));
+}
+
+TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {
+  EXPECT_THAT(emit_mask_program(parsed("q - k < 100"), nullptr), HasSubstr("const int n2 = n0 - n1;"));
+  EXPECT_THAT(emit_mask_program(parsed("q * k < 100"), nullptr), HasSubstr("wrapping_multiply(static_cast<int64>"));
+  // A scalar may be any 64-bit integer.
+  EXPECT_THAT(emit_mask_program(parsed("q + left < k", {{"left", mask::ValueType::integer}}), nullptr),
+              HasSubstr("wrapping_add"));
+}
+
+TEST(EmitCuda, CompileErrorsWillPointIntoTheMask) {
+  EXPECT_THAT(emit_mask_program(parsed("q >= k"), nullptr), HasSubstr("#line 1 \"mask: k <= q\""));
+}
+
+TEST(EmitCuda, LoopsBecomeLoopsInBothReadings) {
+  const std::string text = emit_mask_program(
+      parsed("any(r[q, i] == k for i in range(n))", {{"n", mask::ValueType::integer}}, {{"r", DType::i32, 2}}),
+      nullptr);
+  EXPECT_THAT(text, HasSubstr("for (int64 loop"));
+  EXPECT_THAT(text, HasSubstr("LoopRange"));
+  EXPECT_THAT(text, HasSubstr("lookup_range<2>("));
+}
+
+TEST(EmitCuda, ASpecWhoseMaskDoesNotParseIsAnError) {
+  KernelSpec spec = *make_spec({});
+  spec.mask = "q >= ";
+  EXPECT_FALSE(emit_cuda(spec));
+}
+
+TEST(EmitCuda, FlattenedTextHoldsEveryFileOnceAndNoInclude) {
+  const SourceText source = emitted({});
+  const std::string flat = source.flattened();
+  EXPECT_EQ(flat.find("#include"), std::string::npos);
+  EXPECT_EQ(flat.find("#pragma once"), std::string::npos);
+  for (const SourceFile& file : source.files) {
+    const std::string marker = "#line 1 \"" + file.name + "\"\n";
+    const std::size_t first = flat.find(marker);
+    ASSERT_NE(first, std::string::npos) << file.name;
+    EXPECT_EQ(flat.find(marker, first + 1), std::string::npos) << file.name;
+  }
+}
+
+TEST(EmitCuda, FlattenedTextCompilesAloneWithNvcc) {
+  if (std::system("nvcc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no nvcc on this machine";
+  const auto folder = std::filesystem::temp_directory_path() / ("flashspan-flat-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const auto source = folder / (std::string(to_string(direction)) + ".cu");
+    std::ofstream(source)
+        << emitted({.arch = 90, .direction = direction, .score = &cuda::softcap_and_alibi}).flattened();
+    const std::string command = "nvcc -std=c++17 -arch=sm_90 -cubin -o " + (folder / "out.cubin").string() + " " +
+                                source.string() + " > " + (folder / "log").string() + " 2>&1";
+    EXPECT_EQ(std::system(command.c_str()), 0) << file_text(folder / "log");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace flashspan::kernel

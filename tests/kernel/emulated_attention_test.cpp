@@ -1,0 +1,275 @@
+// The emitted kernels, run on the host by the emulator, against the fp64 oracle: both directions and the planner.
+#include "tests/kernel/emulator/emulated_attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/oracle/pass_rule.hpp"
+
+namespace flashspan::test {
+namespace {
+
+using oracle::Format;
+using oracle::Index;
+using oracle::Tensor;
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+struct Sizes {
+  Index batch = 1, query_heads = 1, kv_heads = 1, q_len = 64, kv_len = 64, head_dim = 64, head_dim_v = 64;
+};
+
+oracle::Problem random_problem(const Sizes& sizes, Format format, std::uint64_t seed = 1) {
+  const auto random = [&](Index heads, Index rows, Index columns) {
+    return oracle::random_tensor(sizes.batch, heads, rows, columns, format, seed++);
+  };
+  oracle::Problem problem;
+  problem.query = random(sizes.query_heads, sizes.q_len, sizes.head_dim);
+  problem.key = random(sizes.kv_heads, sizes.kv_len, sizes.head_dim);
+  problem.value = random(sizes.kv_heads, sizes.kv_len, sizes.head_dim_v);
+  problem.out_gradient = random(sizes.query_heads, sizes.q_len, sizes.head_dim_v);
+  problem.lse_gradient = oracle::random_tensor(sizes.batch, sizes.query_heads, sizes.q_len, 1, Format::f32, seed + 100);
+  problem.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
+  return problem;
+}
+
+oracle::Visible causal_visible(Index q_len, Index kv_len) {
+  return [=](Index, Index, Index q, Index k) { return q + kv_len - q_len >= k; };
+}
+
+void expect_passes(const EmulatedCall& call) {
+  const Format format = call.spec.dtype == DType::f16 ? Format::f16 : Format::bf16;
+  const auto run = run_emulated(call);
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_TRUE(oracle::passes(run->answer, oracle::reference_attention(call.problem),
+                             oracle::plain_attention(call.problem, format), format));
+  EXPECT_EQ(run->bank_conflicts, 0);
+}
+
+TEST(EmulatedAttention, CausalWithGroupedHeadsAndTails) {
+  EmulatedCall call;
+  call.problem = random_problem({2, 4, 2, 100, 150, 64, 64}, Format::bf16);
+  call.problem.visible = causal_visible(100, 150);
+  expect_passes(call);
+}
+
+TEST(EmulatedAttention, MoreQueriesThanKeysLeavesRowsEmpty) {
+  EmulatedCall call;
+  call.spec.dtype = DType::f16;
+  call.problem = random_problem({1, 2, 1, 150, 70, 64, 64}, Format::f16);
+  call.problem.visible = causal_visible(150, 70);
+  expect_passes(call);
+}
+
+TEST(EmulatedAttention, NoMaskTakesNoPlan) {
+  EmulatedCall call;
+  call.spec.mask = nullptr;
+  call.problem = random_problem({1, 3, 1, 67, 129, 128, 128}, Format::bf16);
+  expect_passes(call);
+}
+
+TEST(EmulatedAttention, UnalignedRowsAndUnequalHeadDims) {
+  for (const auto& [head_dim, head_dim_v] : {std::pair<Index, Index>{40, 72}, {104, 24}}) {
+    EmulatedCall call;
+    call.spec.aligned = false;
+    call.problem = random_problem({1, 2, 2, 33, 65, head_dim, head_dim_v}, Format::bf16);
+    call.problem.visible = causal_visible(33, 65);
+    expect_passes(call);
+  }
+}
+
+TEST(EmulatedAttention, WideHeadsAreSplitOverColumnGroups) {
+  for (const auto& [head_dim, head_dim_v] : {std::pair<Index, Index>{192, 128}, {208, 104}, {256, 256}}) {
+    EmulatedCall call;
+    call.problem = random_problem({1, 1, 1, 70, 70, head_dim, head_dim_v}, Format::bf16);
+    call.problem.visible = causal_visible(70, 70);
+    expect_passes(call);
+  }
+}
+
+TEST(EmulatedAttention, SmallTilesOfSmallArchitectures) {
+  EmulatedCall call;
+  call.spec.arch = 86;
+  call.problem = random_problem({1, 1, 1, 80, 50, 256, 256}, Format::f16);
+  call.problem.visible = causal_visible(80, 50);
+  expect_passes(call);
+}
+
+TEST(EmulatedAttention, LengthsAroundZeroAndTheTile) {
+  for (const auto& [q_len, kv_len] : {std::pair<Index, Index>{1, 1}, {1, 129}, {17, 0}, {128, 64}, {129, 63}, {0, 5}}) {
+    EmulatedCall call;
+    call.problem = random_problem({1, 2, 1, q_len, kv_len, 16, 16}, Format::bf16);
+    call.problem.visible = causal_visible(q_len, kv_len);
+    expect_passes(call);
+  }
+}
+
+/// Documents of random lengths, per batch.
+struct Documents {
+  Documents(Index batch, Index length) : ids(static_cast<std::size_t>(batch * length)), length_(length) {
+    for (Index b = 0; b < batch; ++b) {
+      for (Index i = 0; i < length; ++i) {
+        ids[static_cast<std::size_t>(b * length + i)] = static_cast<std::int32_t>((i + 37 * b) / (b == 0 ? 50 : 21));
+      }
+    }
+    bindings.tensors = {TensorView::contiguous(ids.data(), DType::i32, {batch, length})};
+  }
+  [[nodiscard]] oracle::Visible causal() const {
+    return [this](Index b, Index, Index q, Index k) {
+      return q >= k && ids[static_cast<std::size_t>(b * length_ + q)] == ids[static_cast<std::size_t>(b * length_ + k)];
+    };
+  }
+  std::vector<std::int32_t> ids;
+  mask::Bindings bindings;
+
+ private:
+  Index length_;
+};
+
+TEST(EmulatedAttention, CausalDocumentsWithAScore) {
+  Documents documents(2, 180);
+  std::array<float, 2> slopes{0.02F, -0.1F};
+  EmulatedCall call;
+  call.spec.mask = &cuda::causal_documents;
+  call.spec.score = &cuda::softcap_and_alibi;
+  call.problem = random_problem({2, 2, 1, 180, 180, 64, 64}, Format::bf16);
+  call.problem.visible = documents.causal();
+  call.mask_bindings = documents.bindings;
+  constexpr double cap = 1.5;
+  call.score_bindings.scalars = {{0, static_cast<float>(cap)}};
+  call.score_bindings.tensors = {TensorView::contiguous(slopes.data(), DType::f32, {2})};
+  call.problem.score = oracle::ScoreFunction{
+      [&](double score, Index, Index h, Index q, Index k) {
+        return cap * std::tanh(score / cap) +
+               static_cast<double>(slopes[static_cast<std::size_t>(h)]) * static_cast<double>(k - q);
+      },
+      [&](double score, Index, Index, Index, Index) { return 1 - std::pow(std::tanh(score / cap), 2); }};
+  expect_passes(call);
+}
+
+/// Visible pairs, listed tiles and partial tiles by looking at every pair.
+void expect_exact(const EmulatedPlan& plan, const oracle::Visible& visible, Index heads, Index rows_of_tile,
+                  Index columns_of_tile, Index rows, Index columns, bool transposed) {
+  ASSERT_EQ(plan.rows, (rows + rows_of_tile - 1) / rows_of_tile);
+  for (Index list = 0; list < plan.lists; ++list) {
+    for (Index row = 0; row < plan.rows; ++row) {
+      std::vector<int> expected;
+      for (Index column = 0; column < plan.across; ++column) {
+        Index seen = 0;
+        Index pairs = 0;
+        for (Index i = row * rows_of_tile; i < std::min(rows, (row + 1) * rows_of_tile); ++i) {
+          for (Index j = column * columns_of_tile; j < std::min(columns, (column + 1) * columns_of_tile); ++j) {
+            ++pairs;
+            seen += visible(list / heads, list % heads, transposed ? j : i, transposed ? i : j) ? 1 : 0;
+          }
+        }
+        if (seen > 0) expected.push_back(static_cast<int>(seen == pairs ? column : column - (Index{1} << 31)));
+      }
+      const auto at = static_cast<std::size_t>(list * plan.rows + row);
+      const auto first = plan.tiles.begin() + static_cast<std::ptrdiff_t>(at) * plan.across;
+      EXPECT_EQ(std::vector<int>(first, first + plan.counts[at]), expected) << "list " << list << ", row " << row;
+    }
+  }
+}
+
+TEST(EmulatedPlanner, ListsExactlyTheTilesThatHoldAVisiblePair) {
+  // Key ranges, two a row, of very different widths; rows without any.
+  constexpr Index q_len = 200;
+  constexpr Index kv_len = 300;
+  std::vector<std::int32_t> ranges;
+  for (std::int32_t q = 0; q < q_len; ++q) {
+    const bool none = q % 64 > 50;
+    ranges.insert(ranges.end(), {q / 2, none ? q / 2 : q / 2 + 3, 200 + q / 100 * 40, none ? 0 : 260});
+  }
+  static const cuda::ProgramText two_ranges{
+      "any((ranges[q, r, 0] <= k) & (k < ranges[q, r, 1]) for r in range(0, 2)) & (h == 0 or k != 7)",
+      {},
+      {{"ranges", DType::i32, 3}}};
+  EmulatedCall call;
+  call.spec.mask = &two_ranges;
+  call.problem = random_problem({1, 2, 1, q_len, kv_len, 16, 16}, Format::bf16);
+  call.mask_bindings.tensors = {TensorView::contiguous(ranges.data(), DType::i32, {q_len, 2, 2})};
+  call.problem.visible = [&](Index, Index h, Index q, Index k) {
+    const std::int32_t* const row = ranges.data() + q * 4;
+    return ((row[0] <= k && k < row[1]) || (row[2] <= k && k < row[3])) && (h == 0 || k != 7);
+  };
+  const auto run = run_emulated(call);
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_TRUE(oracle::passes(run->answer, oracle::reference_attention(call.problem),
+                             oracle::plain_attention(call.problem, Format::bf16), Format::bf16));
+  expect_exact(run->by_query, call.problem.visible, 2, run->forward_tile.block_m, run->forward_tile.block_n, q_len,
+               kv_len, false);
+  expect_exact(run->by_key, call.problem.visible, 2, run->backward_tile.block_n, run->backward_tile.block_m, kv_len,
+               q_len, true);
+}
+
+/// A window of ten keys: in a tile, most keys are hidden from most rows.
+EmulatedCall window_call() {
+  static const cuda::ProgramText window{"(k <= q) & (q < k + 10)", {}, {}};
+  EmulatedCall call;
+  call.spec.mask = &window;
+  call.problem = random_problem({1, 1, 1, 150, 150, 64, 64}, Format::bf16);
+  call.problem.visible = [](Index, Index, Index q, Index k) { return k <= q && q < k + 10; };
+  return call;
+}
+
+TEST(EmulatedAttention, HiddenNanAndInfinityHaveNoInfluence) {
+  EmulatedCall clean = window_call();
+  // Nobody sees the keys 20 .. 29 if these rows are taken out.
+  static const cuda::ProgramText window{"(k <= q) & (q < k + 10) & ((k < 20) | (k >= 30)) & (q != 77)", {}, {}};
+  clean.spec.mask = &window;
+  clean.problem.visible = [](Index, Index, Index q, Index k) {
+    return k <= q && q < k + 10 && (k < 20 || k >= 30) && q != 77;
+  };
+  EmulatedCall dirty = clean;
+  for (const double poison : {not_a_number, HUGE_VAL, -HUGE_VAL}) {
+    for (Index d = 0; d < 64; ++d) {
+      for (Index k = 20; k < 30; ++k) {
+        clean.problem.key.at(0, 0, k, d) = clean.problem.value.at(0, 0, k, d) = 0;
+        dirty.problem.key.at(0, 0, k, d) = dirty.problem.value.at(0, 0, k, d) = poison;
+      }
+      clean.problem.query.at(0, 0, 77, d) = clean.problem.out_gradient->at(0, 0, 77, d) = 0;
+      dirty.problem.query.at(0, 0, 77, d) = dirty.problem.out_gradient->at(0, 0, 77, d) = poison;
+    }
+    const auto expected = run_emulated(clean);
+    const auto got = run_emulated(dirty);
+    ASSERT_TRUE(expected) << expected.error().message();
+    ASSERT_TRUE(got) << got.error().message();
+    EXPECT_TRUE(oracle::same_bits(got->answer, expected->answer)) << "poison " << poison;
+  }
+}
+
+TEST(EmulatedAttention, AVisibleNanReachesExactlyTheRowsThatSeeIt) {
+  EmulatedCall call = window_call();
+  call.problem.value.at(0, 0, 70, 5) = not_a_number;  // one element: reaches one column of `out`
+  call.problem.key.at(0, 0, 110, 9) = not_a_number;   // reaches all of a row
+  const auto run = run_emulated(call);
+  ASSERT_TRUE(run) << run.error().message();
+  const oracle::Answer expected = oracle::reference_attention(call.problem);
+  const auto expect_same_nan = [](const char* name, const Tensor& got, const Tensor& wanted) {
+    for (std::size_t i = 0; i < wanted.values.size(); ++i) {
+      ASSERT_EQ(std::isnan(got.values[i]), std::isnan(wanted.values[i])) << name << " element " << i;
+    }
+  };
+  expect_same_nan("out", run->answer.out, expected.out);
+  expect_same_nan("lse", run->answer.lse, expected.lse);
+  expect_same_nan("query_gradient", run->answer.query_gradient, expected.query_gradient);
+  expect_same_nan("key_gradient", run->answer.key_gradient, expected.key_gradient);
+  expect_same_nan("value_gradient", run->answer.value_gradient, expected.value_gradient);
+}
+
+TEST(EmulatedAttention, LargeLogitsStayExactWhereTheyTie) {
+  EmulatedCall call;
+  call.spec.mask = nullptr;
+  call.problem = random_problem({1, 1, 1, 16, 100, 128, 128}, Format::bf16);
+  for (const double raw : {-2.45e5, 2.45e5}) {
+    std::fill(call.problem.query.values.begin(), call.problem.query.values.end(), 44.0);
+    std::fill(call.problem.key.values.begin(), call.problem.key.values.end(), raw > 0 ? 43.5 : -43.5);
+    expect_passes(call);
+  }
+}
+
+}  // namespace
+}  // namespace flashspan::test

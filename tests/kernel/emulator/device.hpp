@@ -1,0 +1,262 @@
+// device.hpp -- a CUDA block on the host: the text of a kernel compiles and runs as it is, every thread of the block on
+// a stack of its own, so that the kernels are tested where there is no GPU. Included before the kernel's text, in a
+// library of its own (see emulated_kernel.cpp); ptx/ beside this file stands in for templates/ptx.
+//
+// What it finds that a GPU may hide: shared memory read before it is written (it starts as NaN), writes past the shared
+// memory asked for, asynchronous copies read before they were waited for, collective instructions that not every lane
+// reaches, and bank conflicts of ldmatrix. What it cannot find: races between two barriers.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __shared__ static  // the blocks run one after another, in one host thread
+
+struct ThreadIndex {
+  unsigned int x = 0;
+};
+inline ThreadIndex threadIdx;
+inline ThreadIndex blockIdx;
+
+/// The block's dynamic shared memory, under the name that the kernels declare.
+constexpr int emulated_shared_bytes = 256 * 1024;
+alignas(16) unsigned short shared[emulated_shared_bytes / 2];
+
+namespace emulation {
+
+constexpr int lanes = 32;
+constexpr std::size_t stack_bytes = 128 * 1024;
+
+struct Thread {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack = std::make_unique<char[]>(stack_bytes);
+  bool finished = false;
+  bool waiting = false;
+  void* argument = nullptr;  ///< of the collective operation it waits in
+  std::deque<std::vector<std::function<void()>>> copy_groups;
+};
+
+/// Threads that meet in collective operations: a warp, or the block.
+struct Group {
+  std::vector<Thread*> threads;
+  const char* operation = nullptr;  ///< what those that have arrived wait for
+  int arrived = 0;
+};
+
+struct Block {
+  std::vector<Thread> threads;
+  std::vector<Group> warps;
+  Group all;
+  Thread* running = nullptr;
+  ucontext_t scheduler{};
+  const std::function<void()>* kernel = nullptr;
+  std::string failure;
+  long long bank_conflicts = 0;
+};
+inline Block block;
+
+inline void yield() { swapcontext(&block.running->context, &block.scheduler); }
+
+[[noreturn]] inline void fail(const std::string& what) {
+  block.failure = what + " (block " + std::to_string(blockIdx.x) + ", thread " + std::to_string(threadIdx.x) + ")";
+  for (;;) yield();
+}
+
+inline int alive(const Group& group) {
+  int count = 0;
+  for (const Thread* thread : group.threads) count += thread->finished ? 0 : 1;
+  return count;
+}
+
+inline void release(Group& group) {
+  group.arrived = 0;
+  group.operation = nullptr;
+  for (Thread* thread : group.threads) thread->waiting = false;
+}
+
+/// Waits until all of the group are here; the last to come runs `complete`, which sees every thread's argument.
+template <typename Complete>
+void meet(Group& group, const char* operation, void* argument, const Complete& complete) {
+  if (group.operation != nullptr && std::strcmp(group.operation, operation) != 0) {
+    fail(std::string("threads diverge: some are in ") + group.operation + ", one in " + operation);
+  }
+  group.operation = operation;
+  block.running->argument = argument;
+  block.running->waiting = true;
+  if (++group.arrived == alive(group)) {
+    complete();
+    release(group);
+    return;
+  }
+  while (block.running->waiting) yield();
+}
+
+inline Group& warp() { return block.warps[threadIdx.x / lanes]; }
+
+/// As meet(), for the 32 lanes of a warp: all of them have to come.
+template <typename Argument, typename Complete>
+void meet_in_warp(const char* operation, Argument& argument, const Complete& complete) {
+  if (alive(warp()) != lanes) fail(std::string(operation) + " in a warp whose lanes have not all stayed");
+  meet(warp(), operation, &argument, [&complete] {
+    std::array<Argument*, lanes> arguments{};
+    for (int lane = 0; lane < lanes; ++lane) {
+      arguments[static_cast<std::size_t>(lane)] =
+          static_cast<Argument*>(warp().threads[static_cast<std::size_t>(lane)]->argument);
+    }
+    complete(arguments);
+  });
+}
+
+inline void run_thread() {
+  (*block.kernel)();
+  block.running->finished = true;
+  // Whoever waits for all that are left may have waited for this one.
+  if (block.all.arrived > 0 && block.all.arrived == alive(block.all)) release(block.all);
+  for (;;) yield();
+}
+
+inline void start_threads(int count) {
+  block.threads.resize(static_cast<std::size_t>(count));
+  block.warps.assign(static_cast<std::size_t>(count / lanes), {});
+  block.all = {};
+  for (std::size_t i = 0; i < block.threads.size(); ++i) {
+    Thread& thread = block.threads[i];
+    thread.finished = false;
+    thread.waiting = false;
+    thread.copy_groups.assign(1, {});
+    block.warps[i / lanes].threads.push_back(&thread);
+    block.all.threads.push_back(&thread);
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack.get();
+    thread.context.uc_stack.ss_size = stack_bytes;
+    makecontext(&thread.context, run_thread, 0);
+  }
+}
+
+inline void run_block(int threads) {
+  std::memset(shared, 0xff, sizeof(shared));  // NaN in every format
+  start_threads(threads);
+  for (bool progress = true; progress && block.failure.empty();) {
+    progress = false;
+    for (std::size_t i = 0; i < block.threads.size() && block.failure.empty(); ++i) {
+      Thread& thread = block.threads[i];
+      if (thread.finished || thread.waiting) continue;
+      progress = true;
+      block.running = &thread;
+      threadIdx.x = static_cast<unsigned int>(i);
+      swapcontext(&block.scheduler, &thread.context);
+    }
+  }
+  if (block.failure.empty() && alive(block.all) != 0) {
+    block.failure = "threads wait for each other for ever (block " + std::to_string(blockIdx.x) + ")";
+  }
+}
+
+/// Runs `blocks` blocks one after another. "" or what went wrong.
+inline const char* run_grid(long long blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
+  block.failure.clear();
+  block.kernel = &kernel;
+  for (long long i = 0; i < blocks && block.failure.empty(); ++i) {
+    blockIdx.x = static_cast<unsigned int>(i);
+    run_block(threads);
+    for (int at = shared_bytes / 2; at < emulated_shared_bytes / 2 && block.failure.empty(); ++at) {
+      if (shared[at] != 0xffff) block.failure = "a write past the shared memory asked for";
+    }
+  }
+  return block.failure.c_str();
+}
+
+}  // namespace emulation
+
+// Built-in functions of CUDA C++, as far as the templates use them.
+
+inline void __syncthreads() {
+  emulation::meet(emulation::block.all, "a block barrier", nullptr, [] {});
+}
+inline int __syncthreads_or(int value) {
+  struct Vote {
+    int value;
+    int result;
+  } vote = {value, 0};
+  emulation::meet(emulation::block.all, "a block vote", &vote, [] {
+    int any = 0;
+    const auto vote_of = [](const emulation::Thread* thread) { return static_cast<Vote*>(thread->argument); };
+    for (const emulation::Thread* thread : emulation::block.all.threads) {
+      if (!thread->finished) any |= vote_of(thread)->value;
+    }
+    for (const emulation::Thread* thread : emulation::block.all.threads) {
+      if (!thread->finished) vote_of(thread)->result = any;
+    }
+  });
+  return vote.result;
+}
+
+/// Every lane gives a value and gets what `combine` makes of all 32 for it.
+template <typename T, typename Combine>
+T exchange_in_warp(const char* operation, T value, const Combine& combine) {
+  struct Slot {
+    T value;
+    T result;
+  } slot = {value, {}};
+  emulation::meet_in_warp(operation, slot, [&combine](const std::array<Slot*, emulation::lanes>& slots) {
+    std::array<T, emulation::lanes> values{};
+    for (std::size_t lane = 0; lane < slots.size(); ++lane) values[lane] = slots[lane]->value;
+    for (std::size_t lane = 0; lane < slots.size(); ++lane) slots[lane]->result = combine(values, lane);
+  });
+  return slot.result;
+}
+template <typename T>
+T __shfl_xor_sync(unsigned int, T value, int distance) {
+  return exchange_in_warp("a shuffle", value, [distance](const auto& values, std::size_t lane) {
+    return values[lane ^ static_cast<std::size_t>(distance)];
+  });
+}
+inline int __any_sync(unsigned int, int value) {
+  return exchange_in_warp("a vote", value, [](const auto& values, std::size_t) {
+    int any = 0;
+    for (const int one : values) any |= one != 0 ? 1 : 0;
+    return any;
+  });
+}
+inline int __reduce_min_sync(unsigned int, int value) {
+  return exchange_in_warp("a minimum", value,
+                          [](const auto& values, std::size_t) { return *std::min_element(values.begin(), values.end()); });
+}
+inline int __reduce_max_sync(unsigned int, int value) {
+  return exchange_in_warp("a maximum", value,
+                          [](const auto& values, std::size_t) { return *std::max_element(values.begin(), values.end()); });
+}
+inline unsigned int atomicOr(unsigned int* word, unsigned int bits) {
+  const unsigned int before = *word;
+  *word |= bits;
+  return before;
+}
+
+inline float __uint_as_float(unsigned int bits) { return std::bit_cast<float>(bits); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __int2float_rn(int value) { return static_cast<float>(value); }
+inline float __ll2float_rn(long long value) { return static_cast<float>(value); }
+inline long long __mul64hi(long long a, long long b) {
+  return static_cast<long long>((static_cast<__int128>(a) * b) >> 64);
+}

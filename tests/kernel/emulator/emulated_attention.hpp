@@ -1,0 +1,41 @@
+// emulated_attention.hpp -- a whole attention call on emulated kernels: planner and kernels as the CUDA back end would
+// launch them, on tensors in host memory.
+#pragma once
+
+#include <vector>
+
+#include "codegen/mask/bindings.hpp"
+#include "tests/cuda/kernel_specs.hpp"
+#include "tests/kernel/emulator/emulated_kernel.hpp"
+#include "tests/oracle/attention.hpp"
+
+namespace flashspan::test {
+
+/// One call: kernels of `spec`, with `direction` left to the functions below.
+struct EmulatedCall {
+  cuda::SpecRequest spec;
+  mask::Bindings mask_bindings;
+  mask::Bindings score_bindings;
+  oracle::Problem problem;
+};
+
+/// A tile list of one direction.
+struct EmulatedPlan {
+  std::vector<int> counts;
+  std::vector<int> tiles;
+  long long rows = 0, across = 0, lists = 0;
+};
+
+struct EmulatedRun {
+  oracle::Answer answer;
+  EmulatedPlan by_query;  ///< of the forward
+  EmulatedPlan by_key;    ///< of the backward
+  kernel::TileConfig forward_tile, backward_tile;
+  long long bank_conflicts = 0;
+};
+
+/// Forward, and backward if the problem has an incoming gradient. Memory that results are written to starts as NaN and
+/// is surrounded by more, which must stay as it is. Error: whatever went wrong, as text in `detail`.
+[[nodiscard]] Result<EmulatedRun> run_emulated(EmulatedCall call);
+
+}  // namespace flashspan::test

@@ -1,0 +1,114 @@
+// emulated_kernel.cpp -- see emulated_kernel.hpp.
+#include "tests/kernel/emulator/emulated_kernel.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace flashspan::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path emulator_folder = fs::path(FLASHSPAN_SOURCE_DIR) / "tests/kernel/emulator";
+
+std::string contents(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return std::move(text).str();
+}
+
+/// A folder of our own, removed with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "flashspan_emulator_XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+Error compile_error(const std::string& detail) {
+  return Error{ErrorCode::compile_failed, "host compiler", "an error", "the kernel's text as C++", detail};
+}
+
+/// The kernel's text with the emulator's instructions in place of the device's.
+std::string for_the_emulator(kernel::SourceText source) {
+  for (kernel::SourceFile& file : source.files) {
+    if (file.name.starts_with("ptx/")) file.text = contents(emulator_folder / file.name);
+  }
+  std::string text = source.flattened();
+  const std::string dynamic = "extern __shared__ __align__(16)";
+  for (std::size_t at = text.find(dynamic); at != std::string::npos; at = text.find(dynamic, at)) {
+    text.replace(at, dynamic.size(), "extern");
+  }
+  return text;
+}
+
+/// A function "emulate_<entry>" that runs the entry on a grid.
+std::string launcher(const std::string& entry) {
+  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
+                     "*static_cast<ProgramArguments*>(arguments[1]), *static_cast<ProgramArguments*>(arguments[2])";
+  if (entry == "plan_tiles") call += ", *static_cast<int*>(arguments[3])";
+  return "extern \"C\" const char* emulate_" + entry +
+         "(long long blocks, int threads, void* const* arguments) {\n"
+         "  using namespace flashspan_device;\n"
+         "  return emulation::run_grid(blocks, threads, shared_bytes, [&] { " +
+         call + "); });\n}\n";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
+  const TemporaryFolder folder;
+  const fs::path text = folder.path() / "kernel.cpp";
+  const fs::path library = folder.path() / "kernel.so";
+  const fs::path messages = folder.path() / "messages.txt";
+  std::ofstream(text) << source;
+  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) + " -std=c++20 -O1 -w -fPIC -shared -I'" +
+                              emulator_folder.string() + "' '" + text.string() + "' -o '" + library.string() + "' 2>'" +
+                              messages.string() + "'";
+  if (std::system(command.c_str()) != 0) return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return compile_error(dlerror());
+  return std::shared_ptr<void>(handle, [](void* opened) { dlclose(opened); });
+}
+
+Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source) {
+  std::string text = "#include \"device.hpp\"\n" + for_the_emulator(source);
+  for (const std::string& entry : source.entry_points) text += launcher(entry);
+  text += "extern \"C\" long long bank_conflicts() { return emulation::block.bank_conflicts; }\n";
+  auto library = compile_for_host(text);
+  if (!library) return library.error();
+  EmulatedKernel kernel;
+  kernel.library_ = *std::move(library);
+  return kernel;
+}
+
+void* EmulatedKernel::symbol(const char* name) const { return dlsym(library_.get(), name); }
+
+std::string EmulatedKernel::run(const std::string& entry, long long blocks, int threads,
+                                std::span<void* const> arguments) const {
+  using Launcher = const char* (*)(long long, int, void* const*);
+  const auto launch = reinterpret_cast<Launcher>(symbol(("emulate_" + entry).c_str()));
+  if (launch == nullptr) return "no entry point " + entry;
+  return launch(blocks, threads, arguments.data());
+}
+
+long long EmulatedKernel::bank_conflicts() const {
+  return reinterpret_cast<long long (*)()>(symbol("bank_conflicts"))();
+}
+
+}  // namespace flashspan::test

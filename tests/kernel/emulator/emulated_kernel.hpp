@@ -1,0 +1,34 @@
+// emulated_kernel.hpp -- a kernel module compiled for the host with device.hpp, ready to run.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "codegen/kernel/source_text.hpp"
+#include "flashspan/core/error.hpp"
+
+namespace flashspan::test {
+
+class EmulatedKernel {
+ public:
+  /// Takes some seconds. Error: compile_failed with the compiler's messages.
+  static Result<EmulatedKernel> compile(const kernel::SourceText& source);
+
+  /// Runs one entry point on `blocks` blocks of `threads` threads. `arguments` as for cuLaunchKernel. "" or what went
+  /// wrong.
+  [[nodiscard]] std::string run(const std::string& entry, long long blocks, int threads,
+                                std::span<void* const> arguments) const;
+  /// Extra passes over shared memory that all runs so far took.
+  [[nodiscard]] long long bank_conflicts() const;
+  [[nodiscard]] void* symbol(const char* name) const;
+
+ private:
+  std::shared_ptr<void> library_;
+};
+
+/// C++ source compiled by the build's compiler into a library that is opened and deleted from disk.
+/// Error: compile_failed with the compiler's messages.
+[[nodiscard]] Result<std::shared_ptr<void>> compile_for_host(const std::string& source);
+
+}  // namespace flashspan::test

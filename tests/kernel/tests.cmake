@@ -1,0 +1,10 @@
+# From spec to source text, and the emitted kernels themselves, run by the emulator in kernel/emulator.
+file(GLOB kernel_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/kernel/*.cpp"
+     "${CMAKE_CURRENT_SOURCE_DIR}/kernel/emulator/*.cpp")
+add_executable(test_kernel ${kernel_tests})
+target_link_libraries(test_kernel PRIVATE flashspan_options flashspan_core flashspan_codegen_mask
+                                          flashspan_codegen_kernel flashspan_runtime_cuda flashspan_oracle
+                                          GTest::gtest_main GTest::gmock ${CMAKE_DL_LIBS})
+target_compile_definitions(test_kernel PRIVATE FLASHSPAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                               FLASHSPAN_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
+gtest_discover_tests(test_kernel TEST_PREFIX "kernel." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS kernel)
