@@ -74,7 +74,8 @@ Result<void> save_mask(const std::string& folder, const FamilyMask& family) {
   const std::filesystem::path base = std::filesystem::path(folder) / name;
   Json description = Json::object();
   for (const auto& [part, array] : family.arrays) {
-    const std::string file = name + "_" + part + ".npy";
+    std::string file = name;
+    file.append("_").append(part).append(".npy");
     description[part] = file;
     const std::string header = tool::npy_header(array);
     auto written = tool::write_file_atomically((std::filesystem::path(folder) / file).string(), "--save",

@@ -34,6 +34,19 @@ class Descriptor {
 
 constexpr std::size_t largest_transfer = std::size_t{1} << 30;
 
+/// 0, or the system's reason for stopping early.
+int write_all(int file, const void* bytes, std::size_t count) {
+  const auto* next = static_cast<const std::byte*>(bytes);
+  while (count > 0) {
+    const ssize_t written = ::write(file, next, std::min(count, largest_transfer));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    next += written;
+    count -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> read_file(const std::string& path, const std::string& argument) {
@@ -64,16 +77,7 @@ Result<void> write_file_atomically(const std::string& path, const std::string& a
     const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file.get() < 0) return io_error(argument, path, errno, takes);
     write([&](const void* bytes, std::size_t count) {
-      const auto* next = static_cast<const std::byte*>(bytes);
-      while (count > 0 && reason == 0) {
-        const ssize_t written = ::write(file.get(), next, std::min(count, largest_transfer));
-        if (written < 0) {
-          if (errno != EINTR) reason = errno;
-          continue;
-        }
-        next += written;
-        count -= static_cast<std::size_t>(written);
-      }
+      if (reason == 0) reason = write_all(file.get(), bytes, count);
     });
     if (reason == 0 && ::fsync(file.get()) != 0) reason = errno;
   }

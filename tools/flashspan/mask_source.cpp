@@ -53,12 +53,12 @@ Result<NamedScalar> scalar_from_text(const std::string& name, const std::string&
 
 /// Position of a flat index, as "[0, 3, 1]".
 std::string position_text(std::int64_t flat, const std::vector<std::int64_t>& shape) {
-  std::string text;
+  std::string text = "]";
   for (std::size_t axis = shape.size(); axis-- > 0;) {
-    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
+    text.insert(0, (axis > 0 ? ", " : "[") + std::to_string(flat % shape[axis]));
     flat /= shape[axis];
   }
-  return "[" + text + "]";
+  return text;
 }
 
 /// Index arrays hold integers; a NaN among reals is named, since it is the likeliest cause of a real array.
@@ -193,9 +193,9 @@ Result<void> MaskSource::read_expression(const Json& text, const Json& tensors, 
     tensors_.insert_or_assign(item.key(), std::move(*array));
   }
   for (const auto& item : scalars.items()) {
-    auto value = number_from_json(item.key(), item.value());
+    const auto value = number_from_json(item.key(), item.value());
     if (!value) return value.error();
-    scalars_.push_back({item.key(), std::move(*value)});
+    scalars_.push_back({item.key(), *value});
   }
   return {};
 }
@@ -271,6 +271,7 @@ AttentionShape MaskSource::shape(const ShapeOptions& options) const {
 
 std::vector<NamedTensor> MaskSource::named_tensors() const {
   std::vector<NamedTensor> tensors;
+  tensors.reserve(tensors_.size());
   for (const auto& [name, array] : tensors_) tensors.push_back({name, array.view()});
   return tensors;
 }
