@@ -97,8 +97,9 @@ std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int thre
       changed.notify_one();
     }
   };
-  std::vector<std::jthread> workers;
   const std::size_t wanted = std::min(tasks.size(), static_cast<std::size_t>(std::max(threads, 1)));
+  std::vector<std::jthread> workers;
+  workers.reserve(wanted);
   for (std::size_t worker = 0; worker < wanted; ++worker) workers.emplace_back(work);
   for (std::size_t reported = 0; reported < tasks.size(); ++reported) {
     std::unique_lock lock(mutex);

@@ -31,7 +31,7 @@ Result<double> visible_pairs(const Mask& mask, const AttentionShape& shape, cons
   const mask::VariableSet set = mask.state().program.dependencies();
   const std::int64_t batches = depends(set, mask::Variable::b) ? shape.batch : 1;
   const std::int64_t heads = depends(set, mask::Variable::h) ? shape.query_heads : 1;
-  const double alike = static_cast<double>(shape.batch / batches) * static_cast<double>(shape.query_heads / heads);
+  const auto alike = static_cast<double>((shape.batch / batches) * (shape.query_heads / heads));  // exact
   double pairs = 0;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     for (std::int64_t head = 0; head < heads; ++head) {

@@ -101,7 +101,9 @@ std::string named_mask_help() {
       tensors += (tensors.empty() ? "; tensors " : ", ") + tensor.name + ": " + to_string(tensor.dtype) + " of rank " +
                  std::to_string(tensor.rank);
     }
-    help += named.name + (arguments.empty() ? "" : "(" + arguments + ")") + tensors + "; " + named.meaning + "\n";
+    help += named.name;
+    if (!arguments.empty()) help.append("(").append(arguments).append(")");
+    help.append(tensors).append("; ").append(named.meaning).append("\n");
   }
   return help;
 }

@@ -36,7 +36,7 @@ bool can_be_written(std::filesystem::path folder) {
 /// <temp>/flashspan-<uid>, made with mode 0700. Others may have made it first, in a place that anyone can write to; it
 /// is used only if it is a folder (not a link) that belongs to us and that nobody else can enter.
 std::optional<std::filesystem::path> private_temp_folder(const Settings& settings) {
-  const std::filesystem::path folder =
+  std::filesystem::path folder =
       std::filesystem::path(settings.temp_dir.value_or("/tmp")) / ("flashspan-" + std::to_string(::geteuid()));
   constexpr mode_t ours_alone = 0700;
   constexpr mode_t others = 0077;

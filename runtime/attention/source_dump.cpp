@@ -33,7 +33,7 @@ std::optional<std::filesystem::path> dump_source(const kernel::SourceText& sourc
   for (const std::filesystem::path& directory : directories) {
     std::error_code ignored;
     std::filesystem::create_directories(directory, ignored);
-    const std::filesystem::path path = directory / (name + extension(source.language));
+    std::filesystem::path path = directory / (name + extension(source.language));
     if (write_file(path, text)) return path;
   }
   return std::nullopt;

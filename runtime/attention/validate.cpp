@@ -197,7 +197,7 @@ Result<AttentionShape> validate(const AttentionCall& call, const backend::Device
   if (auto ranks = check_ranks(tensors); !ranks) return ranks.error();
   if (auto dtypes = check_dtypes(call, tensors, kind); !dtypes) return dtypes.error();
   if (auto devices = check_devices(tensors, facts.device); !devices) return devices.error();
-  const auto shape = read_shape(call);
+  auto shape = read_shape(call);
   if (!shape) return shape.error();
   if (auto head_dim = check_head_dim("query", shape->head_dim_qk, kind); !head_dim) return head_dim.error();
   if (auto head_dim = check_head_dim("value", shape->head_dim_v, kind); !head_dim) return head_dim.error();

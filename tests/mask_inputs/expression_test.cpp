@@ -1,4 +1,7 @@
 // Masks from text and by name, and their combinations, against double loops.
+#include <algorithm>
+
+#include "codegen/mask/named_masks.hpp"
 #include "runtime/api/states.hpp"
 #include "tests/mask_inputs/dense_mask.hpp"
 
@@ -74,6 +77,13 @@ TEST(NamedMasks, ADocumentMaskTakesItsTensorByName) {
   IntTensor doc({12}, {0, 0, 0, 1, 1, 2, 2, 2, 2, 5, 5, 0});
   expect_visible(Mask::parse("causal_document", {{"doc", doc.view()}}), shape,
                  [&](auto, auto, auto q, auto k) { return doc.at({q}) == doc.at({k}) && k <= q; });
+}
+
+TEST(NamedMasks, TheHelpHasALineForEachWithArgumentsAndTensors) {
+  const std::string help = named_mask_help();
+  EXPECT_NE(help.find("window(left="), std::string::npos) << help;
+  EXPECT_NE(help.find("\ndocument; tensors doc: i32 of rank 1; "), std::string::npos) << help;
+  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(help, '\n')), mask::named_masks().size());
 }
 
 // Field case F049, as masks: three descriptions of documents of 100, 56 and 100 tokens.
