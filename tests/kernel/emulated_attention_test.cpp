@@ -92,6 +92,7 @@ TEST(EmulatedAttention, WideHeadsAreSplitOverColumnGroups) {
 TEST(EmulatedAttention, SmallTilesOfSmallArchitectures) {
   EmulatedCall call;
   call.spec.arch = 86;
+  call.spec.dtype = DType::f16;
   call.problem = random_problem({1, 1, 1, 80, 50, 256, 256}, Format::f16);
   call.problem.visible = causal_visible(80, 50);
   expect_passes(call);

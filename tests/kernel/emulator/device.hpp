@@ -235,12 +235,14 @@ inline int __any_sync(unsigned int, int value) {
   });
 }
 inline int __reduce_min_sync(unsigned int, int value) {
-  return exchange_in_warp("a minimum", value,
-                          [](const auto& values, std::size_t) { return *std::min_element(values.begin(), values.end()); });
+  return exchange_in_warp("a minimum", value, [](const auto& values, std::size_t) {
+    return *std::min_element(values.begin(), values.end());
+  });
 }
 inline int __reduce_max_sync(unsigned int, int value) {
-  return exchange_in_warp("a maximum", value,
-                          [](const auto& values, std::size_t) { return *std::max_element(values.begin(), values.end()); });
+  return exchange_in_warp("a maximum", value, [](const auto& values, std::size_t) {
+    return *std::max_element(values.begin(), values.end());
+  });
 }
 inline unsigned int atomicOr(unsigned int* word, unsigned int bits) {
   const unsigned int before = *word;

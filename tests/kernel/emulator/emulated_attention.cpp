@@ -74,7 +74,9 @@ class StoredTensor {
 
   [[nodiscard]] Index element_bytes() const { return dtype_ == DType::f32 ? 4 : 2; }
   [[nodiscard]] oracle::Format format() const {
-    return dtype_ == DType::f32 ? oracle::Format::f32 : dtype_ == DType::f16 ? oracle::Format::f16 : oracle::Format::bf16;
+    return dtype_ == DType::f32   ? oracle::Format::f32
+           : dtype_ == DType::f16 ? oracle::Format::f16
+                                  : oracle::Format::bf16;
   }
   [[nodiscard]] std::byte* first() {
     std::byte* const start = bytes_.data() + guard * element_bytes();
@@ -149,7 +151,7 @@ class Runner {
   Result<backend::LaunchArgs> launch_args(const kernel::KernelSpec& spec) {
     const oracle::Problem& problem = call_.problem;
     backend::LaunchArgs args;
-    args.shape = {problem.query.batch, problem.query.heads, problem.key.heads,    problem.query.rows,
+    args.shape = {problem.query.batch, problem.query.heads,   problem.key.heads,    problem.query.rows,
                   problem.key.rows,    problem.query.columns, problem.value.columns};
     args.query = memory_.query.view(4);
     args.key = memory_.key.view(4);

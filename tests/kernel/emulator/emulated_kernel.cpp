@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 namespace flashspan::test {
@@ -20,6 +21,9 @@ std::string contents(const fs::path& path) {
   text << std::ifstream(path).rdbuf();
   return std::move(text).str();
 }
+
+// Everything else stays hidden, so that libraries opened one after another share nothing.
+constexpr const char* exported = "extern \"C\" __attribute__((visibility(\"default\"))) ";
 
 /// A folder of our own, removed with everything in it.
 class TemporaryFolder {
@@ -44,7 +48,20 @@ Error compile_error(const std::string& detail) {
   return Error{ErrorCode::compile_failed, "host compiler", "an error", "the kernel's text as C++", detail};
 }
 
-/// The kernel's text with the emulator's instructions in place of the device's.
+/// A function "emulate_<entry>" that runs the entry on a grid.
+std::string launcher(const std::string& entry) {
+  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
+                     "*static_cast<ProgramArguments*>(arguments[1]), *static_cast<ProgramArguments*>(arguments[2])";
+  if (entry == "plan_tiles") call += ", *static_cast<int*>(arguments[3])";
+  return std::string(exported) + "const char* emulate_" + entry +
+         "(long long blocks, int threads, void* const* arguments) {\n"
+         "  using namespace flashspan_device;\n"
+         "  return emulation::run_grid(blocks, threads, shared_bytes, [&] { " +
+         call + "); });\n}\n";
+}
+
+}  // namespace
+
 std::string for_the_emulator(kernel::SourceText source) {
   for (kernel::SourceFile& file : source.files) {
     if (file.name.starts_with("ptx/")) file.text = contents(emulator_folder / file.name);
@@ -57,19 +74,7 @@ std::string for_the_emulator(kernel::SourceText source) {
   return text;
 }
 
-/// A function "emulate_<entry>" that runs the entry on a grid.
-std::string launcher(const std::string& entry) {
-  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
-                     "*static_cast<ProgramArguments*>(arguments[1]), *static_cast<ProgramArguments*>(arguments[2])";
-  if (entry == "plan_tiles") call += ", *static_cast<int*>(arguments[3])";
-  return "extern \"C\" const char* emulate_" + entry +
-         "(long long blocks, int threads, void* const* arguments) {\n"
-         "  using namespace flashspan_device;\n"
-         "  return emulation::run_grid(blocks, threads, shared_bytes, [&] { " +
-         call + "); });\n}\n";
-}
-
-}  // namespace
+void* symbol(const std::shared_ptr<void>& library, const char* name) { return dlsym(library.get(), name); }
 
 Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
   const TemporaryFolder folder;
@@ -77,10 +82,11 @@ Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
   const fs::path library = folder.path() / "kernel.so";
   const fs::path messages = folder.path() / "messages.txt";
   std::ofstream(text) << source;
-  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) + " -std=c++20 -O1 -w -fPIC -shared -I'" +
-                              emulator_folder.string() + "' '" + text.string() + "' -o '" + library.string() + "' 2>'" +
-                              messages.string() + "'";
-  if (std::system(command.c_str()) != 0) return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
+  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) +
+                              " -std=c++20 -O1 -w -fPIC -fvisibility=hidden -shared -I'" + emulator_folder.string() +
+                              "' '" + text.string() + "' -o '" + library.string() + "' 2>'" + messages.string() + "'";
+  if (std::system(command.c_str()) != 0)
+    return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return compile_error(dlerror());
   return std::shared_ptr<void>(handle, [](void* opened) { dlclose(opened); });
@@ -89,26 +95,26 @@ Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
 Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source) {
   std::string text = "#include \"device.hpp\"\n" + for_the_emulator(source);
   for (const std::string& entry : source.entry_points) text += launcher(entry);
-  text += "extern \"C\" long long bank_conflicts() { return emulation::block.bank_conflicts; }\n";
+  text += std::string(exported) + "long long bank_conflicts() { return emulation::block.bank_conflicts; }\n";
+  // Calls that differ in data alone have one kernel.
+  static std::map<std::string, std::shared_ptr<void>> compiled;
+  if (const auto found = compiled.find(text); found != compiled.end()) return EmulatedKernel(found->second);
   auto library = compile_for_host(text);
   if (!library) return library.error();
-  EmulatedKernel kernel;
-  kernel.library_ = *std::move(library);
-  return kernel;
+  compiled.emplace(text, *library);
+  return EmulatedKernel(*std::move(library));
 }
-
-void* EmulatedKernel::symbol(const char* name) const { return dlsym(library_.get(), name); }
 
 std::string EmulatedKernel::run(const std::string& entry, long long blocks, int threads,
                                 std::span<void* const> arguments) const {
   using Launcher = const char* (*)(long long, int, void* const*);
-  const auto launch = reinterpret_cast<Launcher>(symbol(("emulate_" + entry).c_str()));
+  const auto launch = reinterpret_cast<Launcher>(symbol(library_, ("emulate_" + entry).c_str()));
   if (launch == nullptr) return "no entry point " + entry;
   return launch(blocks, threads, arguments.data());
 }
 
 long long EmulatedKernel::bank_conflicts() const {
-  return reinterpret_cast<long long (*)()>(symbol("bank_conflicts"))();
+  return reinterpret_cast<long long (*)()>(symbol(library_, "bank_conflicts"))();
 }
 
 }  // namespace flashspan::test

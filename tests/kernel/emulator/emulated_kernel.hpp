@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "codegen/kernel/source_text.hpp"
 #include "flashspan/core/error.hpp"
@@ -12,7 +13,7 @@ namespace flashspan::test {
 
 class EmulatedKernel {
  public:
-  /// Takes some seconds. Error: compile_failed with the compiler's messages.
+  /// Takes some seconds, once per text and process. Error: compile_failed with the compiler's messages.
   static Result<EmulatedKernel> compile(const kernel::SourceText& source);
 
   /// Runs one entry point on `blocks` blocks of `threads` threads. `arguments` as for cuLaunchKernel. "" or what went
@@ -21,14 +22,19 @@ class EmulatedKernel {
                                 std::span<void* const> arguments) const;
   /// Extra passes over shared memory that all runs so far took.
   [[nodiscard]] long long bank_conflicts() const;
-  [[nodiscard]] void* symbol(const char* name) const;
 
  private:
+  explicit EmulatedKernel(std::shared_ptr<void> library) : library_(std::move(library)) {}
+
   std::shared_ptr<void> library_;
 };
 
+/// The kernel's text, flat, with the emulator's instructions in place of the device's. Stands behind device.hpp.
+[[nodiscard]] std::string for_the_emulator(kernel::SourceText source);
 /// C++ source compiled by the build's compiler into a library that is opened and deleted from disk.
 /// Error: compile_failed with the compiler's messages.
 [[nodiscard]] Result<std::shared_ptr<void>> compile_for_host(const std::string& source);
+/// Address of an exported function; null if there is none.
+[[nodiscard]] void* symbol(const std::shared_ptr<void>& library, const char* name);
 
 }  // namespace flashspan::test
