@@ -18,10 +18,12 @@ struct Difference {
 };
 [[nodiscard]] Difference difference(const Tensor& ours, const Tensor& reference);
 
-/// The rule, for the largest error and for the root mean square.
+/// The rule, for the largest error and for the root mean square. `further_rounding` is the relative error of one more
+/// rounding that the method under test has and a plain one has not.
 [[nodiscard]] testing::AssertionResult passes(const std::string& name, const Tensor& ours, const Tensor& reference,
-                                              const Tensor& plain, Format format);
-/// The rule for out and lse, and for the gradients if the reference has them.
+                                              const Tensor& plain, Format format, double further_rounding = 0);
+/// The rule for out and lse, and for the gradients if the reference has them. Gradients come from weights
+/// exp(score - lse) with lse stored in binary32: its absolute rounding error is their relative one.
 [[nodiscard]] testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain,
                                               Format format);
 

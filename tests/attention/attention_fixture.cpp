@@ -1,0 +1,222 @@
+// attention_fixture.cpp -- runs a described call on a device and on the oracle.
+#include "attention/attention_fixture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+namespace flashspan::tests {
+namespace {
+
+/// The first device of the kind, or nothing.
+std::optional<Device> find_device(DeviceKind kind) {
+  static const std::vector<Device> devices = available_devices();
+  for (const Device& device : devices) {
+    if (device.kind == kind) return device;
+  }
+  return std::nullopt;
+}
+
+std::vector<Place> places_with(const std::vector<DType>& cpu, const std::vector<DType>& cuda) {
+  std::vector<Place> all;
+#ifdef FLASHSPAN_TESTS_EXPECT_CPU
+  for (DType dtype : cpu) all.push_back({DeviceKind::cpu, dtype});
+#else
+  (void)cpu;
+#endif
+  for (DType dtype : cuda) all.push_back({DeviceKind::cuda, dtype});
+  return all;
+}
+
+oracle::Tensor shape_like(Index batch, Index heads, Index rows, Index columns) {
+  return oracle::Tensor(batch, heads, rows, columns);
+}
+
+}  // namespace
+
+std::string name_of(const testing::TestParamInfo<Place>& place) {
+  return std::string(place.param.kind == DeviceKind::cpu ? "cpu_" : "cuda_") + to_string(place.param.dtype);
+}
+
+std::vector<Place> places() { return places_with({DType::f32, DType::bf16}, {DType::bf16}); }
+
+std::vector<Place> places_of_every_dtype() {
+  return places_with({DType::f32, DType::f16, DType::bf16}, {DType::f16, DType::bf16});
+}
+
+AttentionShape shape_of(Index batch, Index query_heads, Index kv_heads, Index q_len, Index kv_len, Index head_dim_qk,
+                        Index head_dim_v) {
+  return {batch, query_heads, kv_heads, q_len, kv_len, head_dim_qk, head_dim_v == 0 ? head_dim_qk : head_dim_v};
+}
+
+PlacedCall::PlacedCall(const Scenario& scenario, const Inputs& inputs, Device device, DType dtype)
+    : scenario_(scenario), device_(device), mask_(scenario.mask), score_(scenario.score) {
+  if (device.kind == DeviceKind::cuda) {
+    if (mask_) mask_ = expect_value(mask_->to(device));
+    if (score_) score_ = expect_value(score_->to(device));
+  }
+  const auto given = [&](const oracle::Tensor& values, const Arrangement& arrangement) {
+    return PlacedTensor(values, dtype, device, arrangement);
+  };
+  const auto result = [&](const oracle::Tensor& shape, const Arrangement& arrangement) {
+    return PlacedTensor::poisoned(shape, dtype, device, arrangement);
+  };
+  query_ = given(inputs.query, scenario.query);
+  key_ = given(inputs.key, scenario.key);
+  value_ = given(inputs.value, scenario.value);
+  const AttentionShape& s = scenario.shape;
+  const oracle::Tensor out = shape_like(s.batch, s.query_heads, s.q_len, s.head_dim_v);
+  const oracle::Tensor lse = shape_like(s.batch, s.query_heads, s.q_len, 1);
+  out_ = result(out, scenario.out);
+  if (scenario.with_lse) lse_ = PlacedTensor::poisoned(lse, DType::f32, device, scenario.statistics, true);
+  if (!scenario.backward) return;
+  out_gradient_ = given(inputs.out_gradient, scenario.out_gradient);
+  if (scenario.lse_gradient) {
+    lse_gradient_ = PlacedTensor(inputs.lse_gradient, DType::f32, device, scenario.statistics, true);
+  }
+  query_gradient_ = result(inputs.query, scenario.query);
+  key_gradient_ = result(inputs.key, scenario.key);
+  value_gradient_ = result(inputs.value, scenario.value);
+}
+
+ForwardCall PlacedCall::forward_call() const {
+  ForwardCall call;
+  call.query = query_.view();
+  call.key = key_.view();
+  call.value = value_.view();
+  call.out = out_.view();
+  call.lse = lse_.view();
+  call.mask = mask_ ? &*mask_ : nullptr;
+  call.score = score_ ? &*score_ : nullptr;
+  call.scale = scenario_.scale;
+  return call;
+}
+
+BackwardCall PlacedCall::backward_call() const {
+  BackwardCall call;
+  call.query = query_.view();
+  call.key = key_.view();
+  call.value = value_.view();
+  call.out = out_.view();
+  call.lse = lse_.view();
+  call.out_gradient = out_gradient_.view();
+  call.lse_gradient = lse_gradient_.view();
+  call.query_gradient = query_gradient_.view();
+  call.key_gradient = key_gradient_.view();
+  call.value_gradient = value_gradient_.view();
+  call.mask = mask_ ? &*mask_ : nullptr;
+  call.score = score_ ? &*score_ : nullptr;
+  call.scale = scenario_.scale;
+  return call;
+}
+
+Result<void> PlacedCall::run(Attention& attention, Stream stream) {
+  const auto run_one = [&](auto call, auto method, const char* name) -> Result<void> {
+    const auto bytes = attention.workspace_bytes(call);
+    if (!bytes) return bytes.error();
+    const PoisonedWorkspace workspace(device_, *bytes);
+    call.workspace = workspace.data();
+    call.workspace_bytes = workspace.bytes();
+    call.stream = stream;
+    if (auto done = (attention.*method)(call); !done) return done.error();
+    if (auto waited = synchronize(device_, stream); !waited) return waited.error();
+    EXPECT_TRUE(workspace.guard_untouched()) << name << " wrote behind its workspace of " << *bytes << " bytes";
+    return {};
+  };
+  if (auto done = run_one(forward_call(), &Attention::forward, "forward"); !done) return done.error();
+  if (!scenario_.backward) return {};
+  return run_one(backward_call(), &Attention::backward, "backward");
+}
+
+bool PlacedCall::surroundings_untouched() const {
+  const std::array<const PlacedTensor*, 5> written{&out_, &lse_, &query_gradient_, &key_gradient_, &value_gradient_};
+  return std::all_of(written.begin(), written.end(),
+                     [](const PlacedTensor* t) { return !t->view().given() || t->surroundings_untouched(); });
+}
+
+oracle::Answer PlacedCall::read() const {
+  EXPECT_TRUE(surroundings_untouched()) << "memory between or around the rows of a result was written";
+  oracle::Answer answer;
+  answer.out = out_.read();
+  if (scenario_.with_lse) answer.lse = lse_.read();
+  if (scenario_.backward) {
+    answer.query_gradient = query_gradient_.read();
+    answer.key_gradient = key_gradient_.read();
+    answer.value_gradient = value_gradient_.read();
+  }
+  return answer;
+}
+
+void AttentionTest::SetUp() {
+  const std::optional<Device> found = find_device(GetParam().kind);
+  if (!found && GetParam().kind == DeviceKind::cuda)
+    GTEST_SKIP() << "no CUDA device of compute capability 8.0 or later";
+  ASSERT_TRUE(found) << "the CPU back end was built but does not open";
+  device_ = *found;
+}
+
+Attention& AttentionTest::attention() const {
+  static std::map<DeviceKind, Attention> opened;
+  const auto found = opened.find(device_.kind);
+  if (found != opened.end()) return found->second;
+  AttentionOptions options;
+  options.log = [](LogLevel, std::string_view) {};
+  options.cache_dir = "";
+  return opened.emplace(device_.kind, expect_value(Attention::open(device_, options))).first->second;
+}
+
+Inputs AttentionTest::random_inputs(const AttentionShape& shape, std::uint64_t seed, double magnitude) const {
+  const auto random = [&](Index heads, Index rows, Index columns, std::uint64_t stream, double size) {
+    return oracle::random_tensor(shape.batch, heads, rows, columns, format(), seed * 16 + stream, size);
+  };
+  Inputs inputs;
+  inputs.query = random(shape.query_heads, shape.q_len, shape.head_dim_qk, 1, magnitude);
+  inputs.key = random(shape.kv_heads, shape.kv_len, shape.head_dim_qk, 2, magnitude);
+  inputs.value = random(shape.kv_heads, shape.kv_len, shape.head_dim_v, 3, magnitude);
+  inputs.out_gradient = random(shape.query_heads, shape.q_len, shape.head_dim_v, 4, 1);
+  inputs.lse_gradient =
+      oracle::random_tensor(shape.batch, shape.query_heads, shape.q_len, 1, oracle::Format::f32, seed * 16 + 5);
+  return inputs;
+}
+
+oracle::Problem AttentionTest::problem(const Scenario& scenario, const Inputs& inputs) const {
+  oracle::Problem problem;
+  problem.query = inputs.query;
+  problem.key = inputs.key;
+  problem.value = inputs.value;
+  problem.scale = scenario.scale ? *scenario.scale : 1 / std::sqrt(static_cast<double>(scenario.shape.head_dim_qk));
+  problem.visible = scenario.visible;
+  problem.score = scenario.score_function;
+  if (scenario.backward) problem.out_gradient = inputs.out_gradient;
+  if (scenario.backward && scenario.lse_gradient) problem.lse_gradient = inputs.lse_gradient;
+  return problem;
+}
+
+oracle::Answer AttentionTest::run(const Scenario& scenario, const Inputs& inputs) const {
+  PlacedCall call(scenario, inputs, device(), dtype());
+  expect_value(call.run(attention()));
+  return call.read();
+}
+
+Error AttentionTest::refusal(const Scenario& scenario, const Inputs& inputs) const {
+  PlacedCall call(scenario, inputs, device(), dtype());
+  const Result<void> done = call.run(attention());
+  if (!done) return done.error();
+  ADD_FAILURE() << "the call was not refused";
+  return {};
+}
+
+oracle::Answer AttentionTest::expect_passes(const Scenario& scenario, const Inputs& inputs) const {
+  const oracle::Problem stated = problem(scenario, inputs);
+  oracle::Answer ours = run(scenario, inputs);
+  EXPECT_TRUE(
+      oracle::passes(ours, oracle::reference_attention(stated), oracle::plain_attention(stated, format()), format()));
+  return ours;
+}
+
+oracle::Answer AttentionTest::expect_passes(const Scenario& scenario, std::uint64_t seed) const {
+  return expect_passes(scenario, random_inputs(scenario.shape, seed));
+}
+
+}  // namespace flashspan::tests

@@ -1,0 +1,130 @@
+// nan_inf_leak_test.cpp -- what is masked never shows, whatever it holds; what is visible always does.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attention/attention_fixture.hpp"
+#include "attention/mask_data.hpp"
+
+namespace flashspan::tests {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class NanInfLeak : public AttentionTest {
+ protected:
+  /// The run with hidden rows of K and V set to `hidden`; a row is hidden where `is_hidden(b, s)`.
+  template <typename IsHidden>
+  oracle::Answer run_with(const Scenario& scenario, Inputs inputs, double hidden, const IsHidden& is_hidden) {
+    for (oracle::Tensor* tensor : {&inputs.key, &inputs.value})
+      for (Index b = 0; b < tensor->batch; ++b)
+        for (Index h = 0; h < tensor->heads; ++h)
+          for (Index s = 0; s < tensor->rows; ++s) {
+            if (is_hidden(b, s)) std::fill_n(tensor->row(b, h, s), tensor->columns, hidden);
+          }
+    return run(scenario, inputs);
+  }
+
+  template <typename IsHidden>
+  void expect_no_leak(const Scenario& scenario, const IsHidden& is_hidden) {
+    const Inputs inputs = random_inputs(scenario.shape);
+    const oracle::Answer expected = run_with(scenario, inputs, 0, is_hidden);
+    for (double hidden : {std::nan(""), infinity, -infinity}) {
+      SCOPED_TRACE(hidden);
+      const oracle::Answer answer = run_with(scenario, inputs, hidden, is_hidden);
+      EXPECT_TRUE(same_bits(answer, expected));
+      for (Index b = 0; b < scenario.shape.batch; ++b)
+        for (Index s = 0; s < scenario.shape.kv_len; ++s) {
+          if (!is_hidden(b, s)) continue;
+          EXPECT_EQ(answer.key_gradient.at(b, 0, s, 3), 0.0) << "batch " << b << ", key " << s;
+          EXPECT_EQ(answer.value_gradient.at(b, 0, s, 3), 0.0) << "batch " << b << ", key " << s;
+        }
+    }
+  }
+};
+FLASHSPAN_ON_EVERY_PLACE(NanInfLeak);
+
+// F038
+TEST_P(NanInfLeak, ACacheBeyondItsUsedLengthDoesNotShow) {
+  Integers used = {32, 64, 96, 48};
+  const Mask mask = expect_value(Mask::parse("k < used[b]", {{"used", view_of(used, {4})}}));
+  for (Index q_len : {1, 40}) {
+    expect_no_leak({.shape = shape_of(4, 2, 1, q_len, 128, 64), .mask = mask},
+                   [&](Index b, Index s) { return s >= used[static_cast<std::size_t>(b)]; });
+  }
+}
+
+// F040
+TEST_P(NanInfLeak, KeysOutsideTheWindowsOfATileOfRowsDoNotShow) {
+  // Rows 128 .. 191 see keys 118 .. 191 only; earlier and later rows see nothing.
+  const Mask mask = expect_value(Mask::parse("(q >= k) & (q - k <= 10) & (q >= 128) & (q < 192)"));
+  expect_no_leak({.shape = shape_of(1, 2, 2, 300, 300, 64), .mask = mask},
+                 [](Index, Index s) { return s < 118 || s >= 192; });
+}
+
+// F040
+TEST_P(NanInfLeak, KeysOfABlockThatAPredicateHidesDoNotShow) {
+  const AttentionShape shape = shape_of(1, 1, 1, 192, 192, 64);
+  Integers counts = {2, 2, 2};
+  Integers indices = {0, 1, 0, 1, 0, 1};
+  const Mask predicate = expect_value(Mask::parse("(k % 3 != 1) & (k < 100)"));
+  const Mask mask = expect_value(
+      Mask::block_list(shape, view_of(counts, {1, 1, 3}), view_of(indices, {1, 1, 3, 2}), 64, 64, &predicate));
+  expect_no_leak({.shape = shape, .mask = mask}, [](Index, Index s) { return s % 3 == 1 || s >= 100; });
+}
+
+// F041
+TEST_P(NanInfLeak, ANanQueryMakesItsOwnRowNan) {
+  Scenario scenario{.shape = shape_of(2, 4, 4, 16, 16, 16), .backward = false};
+  Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer clean = run(scenario, inputs);
+  std::fill_n(inputs.query.row(0, 0, 3), 16, std::nan(""));
+  const oracle::Answer answer = run(scenario, inputs);
+  for (Index b = 0; b < 2; ++b)
+    for (Index h = 0; h < 4; ++h)
+      for (Index q = 0; q < 16; ++q) {
+        const bool poisoned = b == 0 && h == 0 && q == 3;
+        EXPECT_EQ(std::isnan(answer.lse.at(b, h, q)), poisoned);
+        for (Index d = 0; d < 16; ++d) {
+          EXPECT_EQ(std::isnan(answer.out.at(b, h, q, d)), poisoned);
+          if (!poisoned) {
+            EXPECT_EQ(answer.out.at(b, h, q, d), clean.out.at(b, h, q, d));
+          }
+        }
+      }
+}
+
+// F041
+TEST_P(NanInfLeak, AVisibleNanKeyMakesExactlyTheRowsThatSeeItNan) {
+  Scenario scenario{
+      .shape = shape_of(1, 2, 1, 200, 200, 64), .mask = expect_value(Mask::window(20, 0)), .backward = false};
+  Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer clean = run(scenario, inputs);
+  inputs.key.at(0, 0, 90, 7) = std::nan("");
+  const oracle::Answer answer = run(scenario, inputs);
+  for (Index h = 0; h < 2; ++h)
+    for (Index q = 0; q < 200; ++q) {
+      const bool poisoned = q >= 90 && q <= 110;
+      EXPECT_EQ(std::isnan(answer.lse.at(0, h, q)), poisoned) << q;
+      EXPECT_EQ(std::isnan(answer.out.at(0, h, q, 5)), poisoned) << q;
+      if (!poisoned) {
+        EXPECT_EQ(answer.out.at(0, h, q, 5), clean.out.at(0, h, q, 5)) << q;
+      }
+    }
+}
+
+TEST_P(NanInfLeak, AVisibleNanValueReachesTheColumnItStandsIn) {
+  Scenario scenario{.shape = shape_of(1, 1, 1, 70, 70, 64), .mask = Mask::causal(), .backward = false};
+  Inputs inputs = random_inputs(scenario.shape);
+  inputs.value.at(0, 0, 40, 7) = std::nan("");
+  const oracle::Answer answer = run(scenario, inputs);
+  for (Index q = 0; q < 70; ++q) {
+    EXPECT_EQ(std::isnan(answer.out.at(0, 0, q, 7)), q >= 40) << q;
+    EXPECT_FALSE(std::isnan(answer.out.at(0, 0, q, 8))) << q;
+    EXPECT_FALSE(std::isnan(answer.lse.at(0, 0, q))) << q;
+  }
+}
+
+}  // namespace
+}  // namespace flashspan::tests
