@@ -100,7 +100,7 @@ std::string emit_mask_program(const mask::Program& mask, const mask::Program* sc
   const std::string mask_label = "mask: " + mask.to_text();
   function(std::string("__forceinline__ bool visible(") + coordinates + ")", mask_label, emit_values(mask));
   function(
-      "inline TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q, Interval k, int q_len, int kv_len)",
+      "TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q, Interval k, int q_len, int kv_len)",
       mask_label, emit_intervals(mask));
   const std::string parameters = std::string(coordinates) + ", float score";
   const std::string score_signature = "__forceinline__ float score(" + parameters + ")";

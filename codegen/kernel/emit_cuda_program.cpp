@@ -2,7 +2,8 @@
 #include "codegen/kernel/emit_cuda_program.hpp"
 
 #include <array>
-#include <cstdio>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -263,9 +264,10 @@ std::string integer_literal(std::int64_t value) {
 }
 
 std::string real_literal(double value) {
+  // Not printf: that writes the locale's decimal point.
   std::array<char, 64> digits{};
-  std::snprintf(digits.data(), digits.size(), "%af", value);
-  return digits.data();
+  const auto written = std::to_chars(digits.begin(), digits.end(), std::abs(value), std::chars_format::hex);
+  return std::string(std::signbit(value) ? "-0x" : "0x") + std::string(digits.begin(), written.ptr) + "f";
 }
 
 std::string escaped(const std::string& text) {

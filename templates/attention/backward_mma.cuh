@@ -23,11 +23,14 @@ constexpr int group_columns = (padded / 16 + column_groups - 1) / column_groups 
 template <int padded>
 constexpr int group_blocks = group_columns<padded> / 8;
 
-constexpr int query_side_elements = block_m * (row_pitch<padded_qk> + row_pitch<padded_v>);
-constexpr int key_side_elements = block_n * (row_pitch<padded_qk> + row_pitch<padded_v>);
-// Behind the tiles: LSE in base 2 and delta of the query rows, and what a key adds to dS.
+constexpr int query_elements = block_m * row_pitch<padded_qk>;
+constexpr int out_gradient_elements = block_m * row_pitch<padded_v>;
+constexpr int key_elements = block_n * row_pitch<padded_qk>;
+constexpr int value_elements = block_n * row_pitch<padded_v>;
+// Behind the tiles: LSE and delta of the query rows, and what a key adds to dS.
 constexpr int backward_shared_bytes =
-    (query_side_elements + key_side_elements) * bytes_per_element + (2 * block_m + block_n) * 4;
+    (query_elements + out_gradient_elements + key_elements + value_elements) * bytes_per_element +
+    (2 * block_m + block_n) * 4;
 static_assert(backward_shared_bytes == shared_bytes, "host and device count the same shared memory");
 
 struct BackwardTiles {
@@ -35,17 +38,17 @@ struct BackwardTiles {
   unsigned short* out_gradient;
   unsigned short* key;
   unsigned short* value;
-  float* lse_log2;
+  float* lse;  // in units of scores (work.cuh)
   float* delta;
   float* key_poison;  // NaN for a key that holds a non-finite element, else 0; used by partial tiles only
 
   __device__ explicit BackwardTiles(unsigned short* shared) {
     query = shared;
-    out_gradient = query + block_m * row_pitch<padded_qk>;
-    key = out_gradient + block_m * row_pitch<padded_v>;
-    value = key + block_n * row_pitch<padded_qk>;
-    lse_log2 = reinterpret_cast<float*>(value + block_n * row_pitch<padded_v>);
-    delta = lse_log2 + block_m;
+    out_gradient = query + query_elements;
+    key = out_gradient + out_gradient_elements;
+    value = key + key_elements;
+    lse = reinterpret_cast<float*>(value + value_elements);
+    delta = lse + block_m;
     key_poison = delta + block_m;
   }
 
@@ -57,9 +60,9 @@ struct BackwardTiles {
     for (int row = static_cast<int>(threadIdx.x); row < block_m; row += threads_per_block) {
       const int q = first_q + row;
       const bool inside = q < p.q_len;
-      const float lse = inside ? *row_value(p.lse, b, h, q) : minus_infinity();
+      const float row_lse = inside ? *row_value(p.lse, b, h, q) : minus_infinity();
       // A row that saw nothing, or lies outside, gets weight exp2(s - inf) = 0.
-      lse_log2[row] = lse == minus_infinity() ? -minus_infinity() : lse * log2_e;
+      lse[row] = row_lse == minus_infinity() ? -minus_infinity() : row_lse * score_per_natural;
       delta[row] = inside ? p.delta[(static_cast<long long>(b) * p.query_heads + h) * p.q_len + q] : 0.f;
     }
   }
@@ -80,7 +83,7 @@ struct WeightAndGradient {
 
 __device__ __forceinline__ WeightAndGradient weigh(const ProgramArguments& score, const ProgramPoint& point,
                                                    float scale, int q, int k, float raw, float weight_gradient,
-                                                   float lse_log2, float delta) {
+                                                   float lse, float delta) {
   const float natural = raw * scale;
   float modified = natural;
   float slope = 1.f;
@@ -88,7 +91,7 @@ __device__ __forceinline__ WeightAndGradient weigh(const ProgramArguments& score
     modified = MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, natural);
     slope = MaskProgram::score_gradient(score, point.b, point.h, q, k, point.q_len, point.kv_len, natural);
   }
-  const float weight = exp2_fast(modified * log2_e - lse_log2);
+  const float weight = exp2_fast((modified * score_per_natural - lse) * exponent_factor);
   return {weight, weight * (weight_gradient - delta) * slope};
 }
 
@@ -101,13 +104,14 @@ __device__ __forceinline__ void store_gradient(const TensorArgument& tensor, int
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + 8 * half;
+    const int first = 2 * half;
     if (row >= length) continue;
 #pragma unroll
     for (int n = 0; n < blocks; ++n) {
       const int d = first_column + n * 8;
       if (d >= head_dim) continue;
-      store_pair<is_bf16, aligned>(matrix + row * tensor.stride_row + d, gradient[n][2 * half] * factor,
-                                   gradient[n][2 * half + 1] * factor);
+      store_pair<is_bf16, aligned>(matrix + row * tensor.stride_row + d, gradient[n][first] * factor,
+                                   gradient[n][first + 1] * factor);
     }
   }
 }
@@ -208,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
           const int k = tile_first_k + strip + place.column + n * 8 + e % 2;
           const bool visible = (!tail || k < p.kv_len) && (visible_bits >> (4 * n + e) & 1u) != 0;
           const WeightAndGradient result =
-              weigh(score, point, p.scale, q, k, scores[n][e], gradients[n][e], tiles.lse_log2[row], tiles.delta[row]);
+              weigh(score, point, p.scale, q, k, scores[n][e], gradients[n][e], tiles.lse[row], tiles.delta[row]);
           float gradient = result.gradient;
           if (partial) gradient += tiles.key_poison[k - tile_first_k];
           gradients[n][e] = visible ? gradient : 0.f;
@@ -273,7 +277,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
                                                                                               &flagged_out_gradients);
         non_finite_out_gradients = non_finite_out_gradients || found;
         for (int row = static_cast<int>(threadIdx.x); row < block_m; row += threads_per_block) {
-          if (flagged_queries.test(row)) tiles.lse_log2[row] = not_a_number();
+          if (flagged_queries.test(row)) tiles.lse[row] = not_a_number();
           if (flagged_out_gradients.test(row)) tiles.delta[row] = not_a_number();
         }
         __syncthreads();
@@ -301,8 +305,8 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
             const int q = tile_first_q + row;
             const int k = first_k + e / 2 * 8;
             const bool visible = q < p.q_len && (visible_bits >> (4 * n + e) & 1u) != 0;
-            const WeightAndGradient result = weigh(score, point, p.scale, q, k, weights[n][e], gradients[n][e],
-                                                   tiles.lse_log2[row], tiles.delta[row]);
+            const WeightAndGradient result =
+                weigh(score, point, p.scale, q, k, weights[n][e], gradients[n][e], tiles.lse[row], tiles.delta[row]);
             weights[n][e] = visible ? result.weight : 0.f;
             gradients[n][e] = visible ? result.gradient : 0.f;
           }

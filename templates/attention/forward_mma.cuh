@@ -17,7 +17,10 @@ constexpr int stage_elements = key_tile_elements + value_tile_elements;
 constexpr int forward_shared_bytes = (query_tile_elements + num_stages * stage_elements) * bytes_per_element;
 static_assert(forward_shared_bytes == shared_bytes, "host and device count the same shared memory");
 
-/// Scores in base 2 of one warp's rows; hidden ones are -inf.
+/// Where the keys, then the values, of the i-th tile of a list stand.
+__device__ __forceinline__ int stage_offset(int i) { return i % num_stages * stage_elements; }
+
+/// Scores of one warp's rows; hidden ones are -inf.
 __device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], const ProgramArguments& mask,
                                               const ProgramArguments& score, const ProgramPoint& point, float scale,
                                               int first_q, int first_k, bool partial, bool tail) {
@@ -29,15 +32,15 @@ __device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], 
         const int q = first_q + e / 2 * 8;
         const int k = first_k + n * 8 + e % 2;
         scores[n][e] =
-            MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, scores[n][e] * scale) * log2_e;
+            MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, scores[n][e] * scale);
       }
     }
   } else {
-    const float scale_log2 = scale * log2_e;
+    const float factor = scale * score_per_natural;
 #pragma unroll
     for (int n = 0; n < score_blocks; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) scores[n][e] *= scale_log2;
+      for (int e = 0; e < 4; ++e) scores[n][e] *= factor;
     }
   }
   if (!partial && !tail) return;
@@ -68,29 +71,30 @@ struct OnlineSoftmax {
   __device__ __forceinline__ void update(float (&scores)[score_blocks][4], float (&out)[value_blocks][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const int first = 2 * half;  // elements first and first + 1 of every block stand in this row
       float highest = maximum[half];
 #pragma unroll
       for (int n = 0; n < score_blocks; ++n) {
-        highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+        highest = fmaxf(highest, fmaxf(scores[n][first], scores[n][first + 1]));
       }
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
       const float subtracted = highest == minus_infinity() ? 0.f : highest;
-      const float rescale = exp2_fast(maximum[half] - subtracted);
+      const float rescale = exp2_fast((maximum[half] - subtracted) * exponent_factor);
       maximum[half] = highest;
       sum[half] *= rescale;
 #pragma unroll
       for (int n = 0; n < score_blocks; ++n) {
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[n][e] = exp2_fast(scores[n][e] - subtracted);
+        for (int e = first; e < first + 2; ++e) {
+          scores[n][e] = exp2_fast((scores[n][e] - subtracted) * exponent_factor);
           sum[half] += scores[n][e];
         }
       }
 #pragma unroll
       for (int n = 0; n < value_blocks; ++n) {
-        out[n][2 * half] *= rescale;
-        out[n][2 * half + 1] *= rescale;
+        out[n][first] *= rescale;
+        out[n][first + 1] *= rescale;
       }
     }
   }
@@ -128,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
   const unsigned short* const key = matrix_of(p.key, b, kv_head);
   const unsigned short* const value = matrix_of(p.value, b, kv_head);
   const auto start_copies = [&](int i) {
-    unsigned short* const stage = stages + i % num_stages * stage_elements;
+    unsigned short* const stage = stages + stage_offset(i);
     const int first_k = list.tile(i) * block_n;
     fill_tile<block_n, padded_qk, head_dim_qk, aligned, threads_per_block>(stage, key, p.key.stride_row, first_k,
                                                                            p.kv_len);
@@ -165,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
       if (i + num_stages - 1 < list.count) start_copies(i + num_stages - 1);
       close_copy_group();
     }
-    unsigned short* const key_shared = stages + i % num_stages * stage_elements;
+    unsigned short* const key_shared = stages + stage_offset(i);
     unsigned short* const value_shared = key_shared + key_tile_elements;
     const int tile_first_k = list.tile(i) * block_n;
     const bool partial = list.partial(i);
@@ -189,20 +193,21 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int q = first_q + 8 * half;
+    const int first = 2 * half;
     if (q >= p.q_len) continue;
     const float sum = softmax.sum[half];
     const bool saw_nothing = sum == 0.f;
     if (p.lse.data != nullptr && place.column == 0) {
       *row_value(p.lse, b, h, q) =
-          saw_nothing ? minus_infinity() : softmax.maximum[half] * natural_log_of_2 + logf(sum);
+          saw_nothing ? minus_infinity() : softmax.maximum[half] * natural_per_score + logf(sum);
     }
     const float inverse = saw_nothing ? 0.f : 1.f / sum;
 #pragma unroll
     for (int n = 0; n < value_blocks; ++n) {
       const int d = n * 8 + place.column;
       if (d >= head_dim_v) continue;
-      const float low = saw_nothing ? 0.f : out[n][2 * half] * inverse;
-      const float high = saw_nothing ? 0.f : out[n][2 * half + 1] * inverse;
+      const float low = saw_nothing ? 0.f : out[n][first] * inverse;
+      const float high = saw_nothing ? 0.f : out[n][first + 1] * inverse;
       store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low, high);
     }
   }

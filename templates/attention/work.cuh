@@ -12,6 +12,12 @@ namespace flashspan_device {
 
 constexpr float log2_e = 1.4426950408889634f;
 constexpr float natural_log_of_2 = 0.6931471805599453f;
+// Scores are kept in base 2 where they are plain products, so that their scale takes the factor in. A modified score
+// may be any float, and its product with log2(e) may overflow: there it stays natural and only differences take the
+// factor.
+constexpr float exponent_factor = has_score ? log2_e : 1.f;
+constexpr float natural_per_score = has_score ? 1.f : natural_log_of_2;
+constexpr float score_per_natural = has_score ? 1.f : log2_e;
 
 constexpr int granule = 16;
 constexpr int padded_qk = (head_dim_qk + granule - 1) / granule * granule;

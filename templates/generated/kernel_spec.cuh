@@ -16,7 +16,7 @@ constexpr int num_warps = 4;
 constexpr int num_stages = 1;
 constexpr int column_groups = 1;
 #ifdef FLASHSPAN_LINT_BACKWARD
-constexpr int shared_bytes = 4 * 64 * (128 + 8) * 2 + 2 * 64 * 4;
+constexpr int shared_bytes = 4 * 64 * (128 + 8) * 2 + 3 * 64 * 4;
 #else
 constexpr int shared_bytes = 3 * 64 * (128 + 8) * 2;
 #endif

@@ -12,8 +12,8 @@ struct MaskProgram {
     return k <= q + (kv_len - q_len);
   }
 
-  static __device__ inline TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q,
-                                              Interval k, int q_len, int kv_len) {
+  static __device__ TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q,
+                                       Interval k, int q_len, int kv_len) {
     (void)arguments, (void)b, (void)h;
     const Truth root = truth_less_equal(k, interval_add(q, single(kv_len - q_len)));
     return !root.can_be_true ? TileClass::empty : root.can_be_false ? TileClass::partial : TileClass::full;

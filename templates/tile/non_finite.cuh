@@ -27,19 +27,42 @@ struct RowFlags {
   __device__ __forceinline__ bool test(int row) const { return (words[row / 32] >> (row % 32) & 1u) != 0; }
 };
 
+/// Eight elements, as one shared-memory access.
+struct alignas(16) EightElements {
+  u32 pairs[4];
+};
+
+/// The pair with its non-finite elements replaced by 0.
+template <bool is_bf16>
+__device__ __forceinline__ u32 finite_part(u32 pair) {
+  const u32 low = is_finite<is_bf16>(static_cast<unsigned short>(pair & 0xffffu)) ? pair & 0xffffu : 0;
+  const u32 high = is_finite<is_bf16>(static_cast<unsigned short>(pair >> 16)) ? pair & 0xffff0000u : 0;
+  return low | high;
+}
+
 /// Replaces the tile's non-finite elements by 0 and flags their rows, if flags are given. True in every thread if there
 /// were any. A block barrier; the flags must have been cleared before an earlier one.
 template <bool is_bf16, int rows, int columns, int threads>
 __device__ __forceinline__ bool take_non_finite_out(unsigned short* tile, RowFlags<rows>* flags) {
+  constexpr int per_row = columns / 8;
   bool found = false;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < rows * columns; i += threads) {
-    unsigned short* const element = tile + i / columns * row_pitch<columns> + i % columns;
-    if (!is_finite<is_bf16>(*element)) {
-      *element = 0;
-      if (flags != nullptr) flags->set(i / columns);
-      found = true;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * per_row; i += threads) {
+    const int row = i / per_row;
+    const int offset = row * row_pitch<columns> + i % per_row * 8;
+    EightElements* const place = reinterpret_cast<EightElements*>(tile + offset);
+    const EightElements elements = *place;
+    EightElements finite{};
+    u32 changed = 0;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      finite.pairs[pair] = finite_part<is_bf16>(elements.pairs[pair]);
+      changed |= finite.pairs[pair] ^ elements.pairs[pair];
     }
+    if (changed == 0) continue;
+    *place = finite;
+    if (flags != nullptr) flags->set(row);
+    found = true;
   }
   return __syncthreads_or(found) != 0;
 }
