@@ -1,6 +1,7 @@
 // nan_inf_leak_test.cpp -- what is masked never shows, whatever it holds; what is visible always does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,0 +1,224 @@
+// cuda_stream_test.cpp -- on a GPU: streams, graph capture, contexts and memory of a call. Skipped without one.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "attention/attention_fixture.hpp"
+#include "attention/cuda_driver.hpp"
+#include "attention/mask_data.hpp"
+
+namespace flashspan::tests {
+namespace {
+
+/// Calls of both directions with workspaces that live on, for whoever queues them himself.
+struct QueuedCalls {
+  ForwardCall forward;
+  BackwardCall backward;
+  PoisonedWorkspace forward_workspace, backward_workspace;
+
+  QueuedCalls(const PlacedCall& placed, Attention& attention, Device device, Stream stream)
+      : forward(placed.forward_call()),
+        backward(placed.backward_call()),
+        forward_workspace(device, expect_value(attention.workspace_bytes(forward))),
+        backward_workspace(device, expect_value(attention.workspace_bytes(backward))) {
+    forward.workspace = forward_workspace.data();
+    forward.workspace_bytes = forward_workspace.bytes();
+    backward.workspace = backward_workspace.data();
+    backward.workspace_bytes = backward_workspace.bytes();
+    forward.stream = backward.stream = stream;
+  }
+  void queue(Attention& attention) const {
+    expect_value(attention.forward(forward));
+    expect_value(attention.backward(backward));
+  }
+};
+
+class CudaCalls : public AttentionTest {
+ protected:
+  Scenario scenario_{.shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true};
+};
+const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
+INSTANTIATE_TEST_SUITE_P(Places, CudaCalls, testing::ValuesIn(on_the_gpu), name_of);
+
+// F086: the inputs arrive on the side stream, late; nothing of the call may run before them or on another stream.
+TEST_P(CudaCalls, ACallOnASideStreamComesAfterTheWorkQueuedThere) {
+  SideStream side(device().index);
+  scenario_.shape = shape_of(1, 4, 4, 4096, 4096, 64);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const oracle::Answer expected = run(scenario_, inputs);
+  const PlacedCall source(scenario_, inputs, device(), dtype());
+  const auto ballast = expect_value(Buffer::allocate(device(), std::int64_t{1} << 30));
+  const auto copies = [](const BackwardCall& from, const BackwardCall& to) {
+    return std::array<std::pair<const TensorView, const TensorView>, 5>{{{from.query, to.query},
+                                                                         {from.key, to.key},
+                                                                         {from.value, to.value},
+                                                                         {from.out_gradient, to.out_gradient},
+                                                                         {from.lse_gradient, to.lse_gradient}}};
+  };
+  Inputs wrong = random_inputs(scenario_.shape, 77);
+  PlacedCall placed(scenario_, wrong, device(), dtype());
+  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+  const PlacedCall wrong_source(scenario_, wrong, device(), dtype());
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    for (int i = 0; i < 4; ++i) {
+      expect_cuda(side.driver.memset_async(address_of(ballast.data()), 1, std::size_t{1} << 30, side.handle()));
+    }
+    for (const auto& [from, to] : copies(source.backward_call(), calls.backward)) {
+      const auto bytes = static_cast<std::size_t>(from.element_count() * size_in_bytes(from.dtype));
+      expect_cuda(side.driver.copy_async(address_of(to.data), address_of(from.data), bytes, side.handle()));
+    }
+    calls.queue(attention());
+    // Wrong inputs again, behind the call on the same stream.
+    for (const auto& [from, to] : copies(wrong_source.backward_call(), calls.backward)) {
+      const auto bytes = static_cast<std::size_t>(from.element_count() * size_in_bytes(from.dtype));
+      expect_cuda(side.driver.copy_async(address_of(to.data), address_of(from.data), bytes, side.handle()));
+    }
+    if (repeat % 20 != 0) continue;
+    expect_value(synchronize(device(), {side.handle()}));
+    ASSERT_TRUE(same_bits(placed.read(), expected)) << "repeat " << repeat;
+  }
+  expect_value(synchronize(device(), {side.handle()}));
+  EXPECT_TRUE(same_bits(placed.read(), expected));
+}
+
+// F082
+TEST_P(CudaCalls, ACapturedCallReplaysTheBitsOfAnEagerOneOnWhateverTheInputsAreThen) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape, 1);
+  const Inputs later = random_inputs(scenario_.shape, 2);
+  const oracle::Answer expected = run(scenario_, inputs);
+  const oracle::Answer expected_later = run(scenario_, later);
+  PlacedCall placed(scenario_, inputs, device(), dtype());
+  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+  expect_value(attention().prepare(calls.forward));
+  expect_value(attention().prepare(calls.backward));
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  calls.queue(attention());
+  expect_cuda(side.driver.end_capture(side.handle(), &graph));
+  expect_cuda(side.driver.instantiate(&executable, graph, 0));
+
+  for (int replay = 0; replay < 3; ++replay) {
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    EXPECT_TRUE(same_bits(placed.read(), expected)) << "replay " << replay;
+  }
+  const PlacedCall source(scenario_, later, device(), dtype());
+  const BackwardCall from = source.backward_call();
+  for (const auto& [to, view] : {std::pair{calls.backward.query, from.query},
+                                 {calls.backward.key, from.key},
+                                 {calls.backward.value, from.value},
+                                 {calls.backward.out_gradient, from.out_gradient},
+                                 {calls.backward.lse_gradient, from.lse_gradient}}) {
+    const auto bytes = static_cast<std::size_t>(view.element_count() * size_in_bytes(view.dtype));
+    expect_cuda(side.driver.copy_async(address_of(to.data), address_of(view.data), bytes, side.handle()));
+  }
+  expect_cuda(side.driver.launch_graph(executable, side.handle()));
+  expect_value(synchronize(device(), {side.handle()}));
+  EXPECT_TRUE(same_bits(placed.read(), expected_later));
+  expect_cuda(side.driver.destroy_executable(executable));
+  expect_cuda(side.driver.destroy_graph(graph));
+}
+
+// F082: a kernel that is not there yet is an error or is made, but it never breaks the capture.
+TEST_P(CudaCalls, AKernelThatIsMissingDuringACaptureDoesNotBreakTheCapture) {
+  SideStream side(device().index);
+  scenario_.mask = expect_value(Mask::parse("(q * 5 >= k * 4) & (k % 11 != 3)"));
+  const Inputs inputs = random_inputs(scenario_.shape);
+  PlacedCall placed(scenario_, inputs, device(), dtype());
+  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+  CUgraph graph = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  const Result<void> queued = attention().forward(calls.forward);
+  EXPECT_EQ(side.driver.end_capture(side.handle(), &graph), cuda::cuda_success);
+  if (queued) {
+    CUgraphExec executable = nullptr;
+    expect_cuda(side.driver.instantiate(&executable, graph, 0));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    Scenario forward = scenario_;
+    forward.backward = false;
+    EXPECT_TRUE(same_bits("out", placed.read().out, run(forward, inputs).out));
+    expect_cuda(side.driver.destroy_executable(executable));
+  } else {
+    EXPECT_FALSE(queued.error().message().empty());
+    calls.queue(attention());
+    expect_value(synchronize(device(), {side.handle()}));
+  }
+  expect_cuda(side.driver.destroy_graph(graph));
+}
+
+// F084, the part that one GPU shows
+TEST_P(CudaCalls, AnotherContextThatIsCurrentStaysCurrentAfterSuccessAndAfterFailure) {
+  const CudaDriver driver;
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const oracle::Answer expected = run(scenario_, inputs);
+  cuda::CUcontext before = nullptr;
+  cuda::CUcontext other = nullptr;
+  cuda::CUcontext now = nullptr;
+  expect_cuda(driver.ctx_get_current(&before));
+  expect_cuda(driver.ctx_create(&other, 0, device().index));
+  EXPECT_TRUE(same_bits(run(scenario_, inputs), expected));
+  expect_cuda(driver.ctx_get_current(&now));
+  EXPECT_EQ(now, other);
+  Scenario refused = scenario_;
+  refused.scale = NAN;
+  refusal(refused, inputs);
+  expect_cuda(driver.ctx_get_current(&now));
+  EXPECT_EQ(now, other);
+  expect_cuda(driver.ctx_set_current(nullptr));
+  EXPECT_TRUE(same_bits(run(scenario_, inputs), expected)) << "with no context current";
+  expect_cuda(driver.ctx_get_current(&now));
+  EXPECT_EQ(now, nullptr);
+  expect_cuda(driver.ctx_destroy(other));
+  expect_cuda(driver.ctx_set_current(before));
+}
+
+// F084
+TEST_P(CudaCalls, TensorsOnTheSecondDeviceAreServedThereWhileTheFirstIsCurrent) {
+  std::vector<Device> devices;
+  for (const Device& one : available_devices()) {
+    if (one.kind == DeviceKind::cuda) devices.push_back(one);
+  }
+  if (devices.size() < 2) GTEST_SKIP() << "one CUDA device only";
+  const SideStream first(devices[0].index);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const oracle::Answer expected = run(scenario_, inputs);
+  AttentionOptions options;
+  options.cache_dir = "";
+  Attention second = expect_value(Attention::open(devices[1], options));
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    PlacedCall placed(scenario_, inputs, devices[1], dtype());
+    expect_value(placed.run(second));
+    EXPECT_TRUE(same_bits(placed.read(), expected));
+    cuda::CUcontext now = nullptr;
+    expect_cuda(first.driver.ctx_get_current(&now));
+    EXPECT_EQ(now, first.context());
+    EXPECT_TRUE(same_bits(run(scenario_, inputs), expected)) << "on the first device again";
+  }
+  PlacedCall elsewhere(scenario_, inputs, devices[0], dtype());
+  EXPECT_FALSE(elsewhere.run(second)) << "tensors of another device than the Attention's";
+}
+
+TEST_P(CudaCalls, ACallThatIsPreparedAllocatesNoDeviceMemory) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  PlacedCall placed(scenario_, inputs, device(), dtype());
+  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+  calls.queue(attention());
+  expect_value(synchronize(device(), {side.handle()}));
+  std::size_t before = 0;
+  std::size_t after = 0;
+  std::size_t total = 0;
+  expect_cuda(side.driver.mem_get_info(&before, &total));
+  for (int repeat = 0; repeat < 200; ++repeat) calls.queue(attention());
+  expect_cuda(side.driver.mem_get_info(&after, &total));
+  EXPECT_EQ(after, before);
+  expect_value(synchronize(device(), {side.handle()}));
+}
+
+}  // namespace
+}  // namespace flashspan::tests

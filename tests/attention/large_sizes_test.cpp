@@ -1,0 +1,91 @@
+// large_sizes_test.cpp -- many heads, many batches and tensors of more than 2^31 elements or bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/attention_fixture.hpp"
+
+namespace flashspan::tests {
+namespace {
+
+class LargeSizes : public AttentionTest {};
+FLASHSPAN_ON_EVERY_PLACE(LargeSizes);
+
+// F028
+TEST_P(LargeSizes, MoreHeadsOrBatchesThanAGridDimensionHolds) {
+  for (const bool many_heads : {true, false}) {
+    SCOPED_TRACE(many_heads);
+    constexpr Index many = 65536;
+    const Index batch = many_heads ? 1 : many;
+    const Index heads = many_heads ? many : 1;
+    Scenario scenario{.shape = shape_of(batch, heads, heads, on_cuda() ? 10 : 2, on_cuda() ? 10 : 2, 16),
+                      .mask = Mask::causal()};
+    const Inputs inputs = random_inputs(scenario.shape);
+    const oracle::Answer answer = run(scenario, inputs);
+    // The first row sees its own key alone, in every head of every batch.
+    for (Index b = 0; b < batch; ++b)
+      for (Index h = 0; h < heads; ++h) {
+        ASSERT_EQ(answer.out.at(b, h, 0, 7), inputs.value.at(b, h, 0, 7)) << b << ", " << h;
+        ASSERT_EQ(answer.query_gradient.at(b, h, 0, 7), 0.0) << b << ", " << h;
+      }
+  }
+}
+
+// F028
+TEST_P(LargeSizes, ALongSequenceOfZerosHasTheLogarithmOfItsLength) {
+  const Index queries = 70;
+  constexpr Index keys = 33728;
+  Scenario scenario{.shape = shape_of(1, 1, 1, queries, keys, 16), .backward = false};
+  Inputs inputs = random_inputs(scenario.shape);
+  inputs.query = oracle::Tensor(1, 1, queries, 16);
+  inputs.key = inputs.value = oracle::Tensor(1, 1, keys, 16);
+  const oracle::Answer answer = run(scenario, inputs);
+  EXPECT_TRUE(all_equal("out", answer.out, 0.0));
+  EXPECT_TRUE(near("lse", answer.lse, oracle::Tensor(1, 1, queries, 1, std::log(33728.0)), 1e-4));
+}
+
+// F028: more query tiles of 64 rows than a grid dimension holds.
+TEST_P(LargeSizes, MoreQueryTilesThanAGridDimensionHolds) {
+  if (!on_cuda()) GTEST_SKIP() << "grids are CUDA's";
+  constexpr Index queries = 64 * 65535 + 1;
+  Scenario scenario{.shape = shape_of(1, 1, 1, queries, 1, 16), .backward = false};
+  const Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer answer = run(scenario, inputs);
+  for (Index q : {Index{0}, queries / 2, queries - 1}) {
+    for (Index d = 0; d < 16; ++d) EXPECT_EQ(answer.out.at(0, 0, q, d), inputs.value.at(0, 0, 0, d)) << q;
+  }
+}
+
+// F026: 8300 * 16 rows, 16384 elements apart, reach past element 2^31 (2,175,795,200) of query and its gradient.
+TEST_P(LargeSizes, OffsetsPastTwoToTheThirtyFirstAreExact) {
+  if (!on_cuda()) GTEST_SKIP() << "takes gigabytes";
+  if (!Buffer::allocate(device(), std::int64_t{16} << 30)) GTEST_SKIP() << "the device has too little memory";
+  constexpr Index batch = 8300;
+  constexpr Index heads = 16;
+  constexpr Index head_dim = 128;
+  const Scenario scenario{.shape = shape_of(batch, heads, heads, 1, 2, head_dim), .query = {.row_gap = 127 * 128}};
+  const Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer answer = run(scenario, inputs);
+  for (const auto& [b, h] : {std::pair<Index, Index>{0, 0}, {8191, 15}, {8192, 0}, {8299, 15}}) {
+    SCOPED_TRACE(b);
+    const auto head_of = [b = b, h = h](const oracle::Tensor& whole) {
+      oracle::Tensor one(1, 1, whole.rows, whole.columns);
+      std::copy_n(whole.row(b, h, 0), whole.rows * whole.columns, one.values.begin());
+      return one;
+    };
+    oracle::Problem one;
+    one.query = head_of(inputs.query);
+    one.key = head_of(inputs.key);
+    one.value = head_of(inputs.value);
+    one.out_gradient = head_of(inputs.out_gradient);
+    one.scale = 1 / std::sqrt(128.0);
+    const oracle::Answer ours{head_of(answer.out), head_of(answer.lse), head_of(answer.query_gradient),
+                              head_of(answer.key_gradient), head_of(answer.value_gradient)};
+    EXPECT_TRUE(
+        oracle::passes(ours, oracle::reference_attention(one), oracle::plain_attention(one, format()), format()));
+  }
+}
+
+}  // namespace
+}  // namespace flashspan::tests
