@@ -8,3 +8,11 @@ target_link_libraries(test_kernel PRIVATE flashspan_options flashspan_core flash
 target_compile_definitions(test_kernel PRIVATE FLASHSPAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                FLASHSPAN_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
 gtest_discover_tests(test_kernel TEST_PREFIX "kernel." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS kernel)
+
+# Every template alone under clang and clang-tidy, where both are installed; no CUDA toolkit is needed.
+find_program(FLASHSPAN_TEMPLATE_CLANG clang++-19)
+find_program(FLASHSPAN_TEMPLATE_TIDY clang-tidy-19)
+if(FLASHSPAN_TEMPLATE_CLANG AND FLASHSPAN_TEMPLATE_TIDY)
+  add_test(NAME kernel.TemplatesReadAloneWithoutFindings COMMAND "${PROJECT_SOURCE_DIR}/tools/lint_templates.sh")
+  set_tests_properties(kernel.TemplatesReadAloneWithoutFindings PROPERTIES LABELS kernel)
+endif()

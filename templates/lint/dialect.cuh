@@ -1,0 +1,34 @@
+// dialect.cuh -- the part of CUDA C++ that the templates use, so that plain clang reads them without a CUDA toolkit.
+// For tools/lint_templates.sh only; never embedded.
+#pragma once
+
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __grid_constant__
+
+struct ThreeUnsigned {
+  unsigned int x, y, z;
+};
+extern const __device__ ThreeUnsigned threadIdx;
+extern const __device__ ThreeUnsigned blockIdx;
+
+extern "C" {
+__device__ void __syncthreads();
+__device__ int __syncthreads_or(int value);
+__device__ int __any_sync(unsigned int lanes, int value);
+__device__ int __reduce_min_sync(unsigned int lanes, int value);
+__device__ int __reduce_max_sync(unsigned int lanes, int value);
+__device__ float __shfl_xor_sync(unsigned int lanes, float value, int distance);
+__device__ unsigned int atomicOr(unsigned int* word, unsigned int bits);
+__device__ unsigned long __cvta_generic_to_shared(const void* pointer);
+__device__ long long __mul64hi(long long a, long long b);
+__device__ float __uint_as_float(unsigned int bits);
+__device__ float __int_as_float(int bits);
+__device__ float __fdiv_rn(float a, float b);
+__device__ float fmaxf(float a, float b);
+__device__ float logf(float a);
+}
