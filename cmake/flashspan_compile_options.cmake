@@ -15,6 +15,9 @@ set(FLASHSPAN_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefi
 if(FLASHSPAN_SANITIZE)
   add_compile_options(-fsanitize=${FLASHSPAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
   add_link_options(-fsanitize=${FLASHSPAN_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-maybe-uninitialized)  # GCC says in its manual: false positives with sanitizers
+  endif()
 endif()
 
 add_library(flashspan_options INTERFACE)
