@@ -120,7 +120,7 @@ class Checker:
     def resolve(self, includer: str, name: str):
         """The file of ours that `name` means, or None."""
         candidates = [name, "include/" + name]
-        if includer.startswith("templates/"):
+        if includer.startswith(("templates/", "tests/")):
             candidates.append("templates/" + name)
         # Programs below these folders may keep local headers beside their sources.
         if includer.startswith(("tools/", "bench/", "examples/", "tests/")):

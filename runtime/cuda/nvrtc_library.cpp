@@ -153,7 +153,8 @@ std::optional<std::string> examine(void* handle, const NvrtcSearch& search, Nvrt
 /// Opens one candidate; on failure appends the reason to `reasons`.
 std::optional<NvrtcLibrary> try_open(const std::string& candidate, int flags, const NvrtcSearch& search,
                                      std::string& reasons) {
-  void* handle = dlopen(candidate.c_str(), flags);
+  // An NVRTC that is unloaded leaves half a megabyte behind each time: a refused one stays.
+  void* handle = dlopen(candidate.c_str(), flags | RTLD_NODELETE);
   if (handle == nullptr) {
     const char* reason = dlerror();
     if ((flags & RTLD_NOLOAD) == 0) reasons += std::string(reason == nullptr ? candidate : reason) + "\n";

@@ -38,7 +38,7 @@ add_test(NAME build.SharedLibraryExportsTheInterface COMMAND consumer_of_shared)
 
 set(consumer_flags "")
 if(FLASHSPAN_SANITIZE)
-  set(consumer_flags "-fsanitize=${FLASHSPAN_SANITIZE}")
+  set(consumer_flags "-fsanitize=${FLASHSPAN_SANITIZE} -Wl,--disable-new-dtags")
 endif()
 add_test(NAME build.InstalledPackageWorksAndMoves
          COMMAND "${CMAKE_COMMAND}" "-DBUILD=${PROJECT_BINARY_DIR}" "-DSOURCE=${PROJECT_SOURCE_DIR}"

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace flashspan::cache {
@@ -30,8 +32,13 @@ WorkerProcess::WorkerProcess(const std::string& task, const std::filesystem::pat
   argument_pointers.push_back(nullptr);
   std::vector<std::string> added = environment;
   std::vector<char*> environment_pointers;
-  for (char** variable = environ; *variable != nullptr; ++variable) environment_pointers.push_back(*variable);
   for (std::string& variable : added) environment_pointers.push_back(variable.data());
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view inherited(*variable);
+    const std::string_view name = inherited.substr(0, inherited.find('=') + 1);
+    const auto replaces = [name](const std::string& other) { return other.starts_with(name); };
+    if (std::none_of(added.begin(), added.end(), replaces)) environment_pointers.push_back(*variable);
+  }
   environment_pointers.push_back(nullptr);
 
   if (::posix_spawn(&process_, FLASHSPAN_CACHE_WORKER, &actions, nullptr, argument_pointers.data(),
