@@ -1,8 +1,7 @@
 // matrix.cuh -- stands in for templates/ptx/matrix.cuh on the host. Written from the fragment layouts of the PTX ISA
 // ("Warp Level Matrix Load Instruction: ldmatrix", "Matrix Fragments for mma.m16n8k16"), not from the templates.
+// Stands behind convert.cuh, which every program includes first.
 #pragma once
-
-#include "ptx/convert.cuh"
 
 namespace flashspan_device {
 
