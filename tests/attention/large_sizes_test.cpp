@@ -27,7 +27,8 @@ TEST_P(LargeSizes, MoreHeadsOrBatchesThanAGridDimensionHolds) {
     for (Index b = 0; b < batch; ++b)
       for (Index h = 0; h < heads; ++h) {
         ASSERT_EQ(answer.out.at(b, h, 0, 7), inputs.value.at(b, h, 0, 7)) << b << ", " << h;
-        ASSERT_EQ(answer.query_gradient.at(b, h, 0, 7), 0.0) << b << ", " << h;
+        // dO v and sum(P dO v) cancel, up to the order in which they were summed.
+        ASSERT_NEAR(answer.query_gradient.at(b, h, 0, 7), 0.0, 1e-5) << b << ", " << h;
       }
   }
 }

@@ -33,6 +33,9 @@ struct Answer {
   Tensor out;  ///< [B, Hq, Sq, Dv]
   Tensor lse;  ///< [B, Hq, Sq, 1], natural log; -inf where nothing is visible
   Tensor query_gradient, key_gradient, value_gradient;
+  /// Of plain_attention(): what binary32 may leave, absolutely, where dO v and sum(P dO v) cancel. A row with one
+  /// visible key has no query gradient, but the two are sums of the same products in whatever order a method takes.
+  double query_gradient_rounding = 0, key_gradient_rounding = 0;
 };
 
 /// fp64. With P = softmax over visible keys of f(scale q.k):

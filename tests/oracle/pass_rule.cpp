@@ -64,7 +64,7 @@ Difference difference(const Tensor& ours, const Tensor& reference) {
 }
 
 testing::AssertionResult passes(const std::string& name, const Tensor& ours, const Tensor& reference,
-                                const Tensor& plain, Format format, double further_rounding) {
+                                const Tensor& plain, Format format, double further_rounding, double absolute_rounding) {
   if (!ours.same_shape(reference)) return shape_failure(name, ours, reference);
   const Difference error = difference(ours, reference);
   const Difference yardstick = difference(plain, reference);
@@ -72,9 +72,10 @@ testing::AssertionResult passes(const std::string& name, const Tensor& ours, con
   // binary32 results are sums of many roundings; 16-bit ones end in one rounding that dwarfs those.
   const double roundings = format == Format::f32 ? 16.0 : 1.0;
   const double rounding = roundings * unit_roundoff(format) + further_rounding;
-  const double largest_allowed = 2 * yardstick.largest + rounding * size.largest + underflow_unit(format);
+  const double largest_allowed =
+      2 * yardstick.largest + rounding * size.largest + absolute_rounding + underflow_unit(format);
   const double mean_allowed =
-      2 * yardstick.root_mean_square + rounding * size.root_mean_square + underflow_unit(format);
+      2 * yardstick.root_mean_square + rounding * size.root_mean_square + absolute_rounding + underflow_unit(format);
   if (error.largest <= largest_allowed && error.root_mean_square <= mean_allowed) return testing::AssertionSuccess();
   return testing::AssertionFailure() << name << " is off by " << error.largest << " (allowed " << largest_allowed
                                      << "), root mean square " << error.root_mean_square << " (allowed " << mean_allowed
@@ -84,16 +85,18 @@ testing::AssertionResult passes(const std::string& name, const Tensor& ours, con
 testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain, Format format) {
   testing::AssertionResult all = testing::AssertionSuccess();
   const auto check = [&](const char* name, const Tensor& left, const Tensor& right, const Tensor& third, Format in,
-                         double further_rounding = 0) {
-    const testing::AssertionResult one = passes(name, left, right, third, in, further_rounding);
+                         double further_rounding = 0, double absolute_rounding = 0) {
+    const testing::AssertionResult one = passes(name, left, right, third, in, further_rounding, absolute_rounding);
     if (!one) all = testing::AssertionFailure() << (all ? "" : all.message()) << one.message() << "\n";
   };
   check("out", ours.out, reference.out, plain.out, format);
   if (!ours.lse.values.empty()) check("lse", ours.lse, reference.lse, plain.lse, Format::f32);
   if (!reference.query_gradient.values.empty() || !reference.key_gradient.values.empty()) {
     const double of_lse = unit_roundoff(Format::f32) * magnitude(reference.lse).largest;
-    check("query_gradient", ours.query_gradient, reference.query_gradient, plain.query_gradient, format, of_lse);
-    check("key_gradient", ours.key_gradient, reference.key_gradient, plain.key_gradient, format, of_lse);
+    check("query_gradient", ours.query_gradient, reference.query_gradient, plain.query_gradient, format, of_lse,
+          plain.query_gradient_rounding);
+    check("key_gradient", ours.key_gradient, reference.key_gradient, plain.key_gradient, format, of_lse,
+          plain.key_gradient_rounding);
     check("value_gradient", ours.value_gradient, reference.value_gradient, plain.value_gradient, format, of_lse);
   }
   return all;

@@ -19,11 +19,13 @@ struct Difference {
 [[nodiscard]] Difference difference(const Tensor& ours, const Tensor& reference);
 
 /// The rule, for the largest error and for the root mean square. `further_rounding` is the relative error of one more
-/// rounding that the method under test has and a plain one has not.
+/// rounding that the method under test has and a plain one has not, `absolute_rounding` an error of any size of result.
 [[nodiscard]] testing::AssertionResult passes(const std::string& name, const Tensor& ours, const Tensor& reference,
-                                              const Tensor& plain, Format format, double further_rounding = 0);
+                                              const Tensor& plain, Format format, double further_rounding = 0,
+                                              double absolute_rounding = 0);
 /// The rule for out and lse, and for the gradients if the reference has them. Gradients come from weights
-/// exp(score - lse) with lse stored in binary32: its absolute rounding error is their relative one.
+/// exp(score - lse) with lse stored in binary32: its absolute rounding error is their relative one. What cancels
+/// in them may leave plain.query_gradient_rounding and plain.key_gradient_rounding.
 [[nodiscard]] testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain,
                                               Format format);
 

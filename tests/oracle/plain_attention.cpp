@@ -126,6 +126,25 @@ class DenseHead {
   FloatRows weight_;  // [Sq, Sk] softmax
 };
 
+double largest_magnitude(const Tensor& tensor) {
+  double largest = 0;
+  for (const double value : tensor.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
+/// Rounding errors of n terms grow as sqrt(n): in dO v over the columns of v, in a key's gradient over the queries.
+void note_cancellation(const Problem& problem, Answer& answer) {
+  const auto root = [](Index count) { return std::sqrt(static_cast<double>(count)); };
+  const double of_weight_gradient = unit_roundoff(Format::f32) * root(problem.value.columns) *
+                                    largest_magnitude(*problem.out_gradient) * largest_magnitude(problem.value) *
+                                    std::fabs(problem.scale);
+  answer.query_gradient_rounding = of_weight_gradient * largest_magnitude(problem.key);
+  answer.key_gradient_rounding = of_weight_gradient * largest_magnitude(problem.query) *
+                                 root(problem.query.rows * problem.query.heads / problem.key.heads);
+}
+
 }  // namespace
 
 Answer plain_attention(const Problem& problem, Format format) {
@@ -153,6 +172,7 @@ Answer plain_attention(const Problem& problem, Format format) {
     answer.query_gradient = rounded(query, query_gradient, format);
     answer.key_gradient = rounded(problem.key, key_gradient, format);
     answer.value_gradient = rounded(problem.value, value_gradient, format);
+    note_cancellation(problem, answer);
   }
   return answer;
 }
