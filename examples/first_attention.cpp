@@ -1,4 +1,5 @@
 // first_attention.cpp -- attention inside documents on the CPU: every query sees the keys of its document up to itself.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <vector>
@@ -10,7 +11,7 @@ using namespace flashspan;
 int main() {
   constexpr std::int64_t length = 6, dim = 16;
   std::vector<float> query(length * dim, 1), key(query), value(query), out(query);
-  for (std::int64_t i = 0; i < length * dim; ++i) value[i] = static_cast<float>(i / dim);  // key k holds the number k
+  for (int k = 0; k < length; ++k) std::fill_n(&value[k * dim], dim, static_cast<float>(k));  // key k holds k
   std::vector<std::int32_t> doc{0, 0, 0, 1, 1, 1};
 
   auto attention = Attention::open(Device{DeviceKind::cpu});

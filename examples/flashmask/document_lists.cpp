@@ -1,7 +1,9 @@
 // document_lists.cpp -- reads and scales the benchmark's document lengths.
 #include "examples/flashmask/document_lists.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/flashspan/files.hpp"
 
@@ -30,6 +32,31 @@ Sample scaled(const Sample& sample, std::int64_t from, std::int64_t to) {
   return result;
 }
 
+/// Throws Json::exception if `samples` is anything but lists of [prefix, length, dropped].
+std::vector<Sample> samples_of(const Json& samples) {
+  std::vector<Sample> result;
+  for (const Json& sample : samples) {
+    Sample& documents = result.emplace_back();
+    for (const Json& document : sample) {
+      documents.push_back(
+          {document.at(0).get<std::int64_t>(), document.at(1).get<std::int64_t>(), document.at(2).get<int>() != 0});
+    }
+  }
+  return result;
+}
+
+/// True if every sample's documents are of one token or more and add up to `length`.
+bool fill(const std::vector<Sample>& samples, std::int64_t length) {
+  return std::all_of(samples.begin(), samples.end(), [&](const Sample& sample) {
+    std::int64_t left = length;
+    for (const Document& document : sample) {
+      if (document.length < 1 || document.length > left || document.prefix < 0) return false;
+      left -= document.length;
+    }
+    return left == 0;
+  });
+}
+
 }  // namespace
 
 Result<std::vector<Sample>> read_document_lists(const std::string& path, std::int64_t length) {
@@ -47,15 +74,8 @@ Result<std::vector<Sample>> read_document_lists(const std::string& path, std::in
     for (const Json& list : file.at("lists")) {
       const auto listed = list.at("length").get<std::int64_t>();
       if (listed != length && listed != scaled_from) continue;
-      std::vector<Sample> samples;
-      for (const Json& sample : list.at("samples")) {
-        Sample documents;
-        for (const Json& document : sample) {
-          documents.push_back(
-              {document.at(0).get<std::int64_t>(), document.at(1).get<std::int64_t>(), document.at(2).get<int>() != 0});
-        }
-        samples.push_back(std::move(documents));
-      }
+      std::vector<Sample> samples = samples_of(list.at("samples"));
+      if (!fill(samples, listed)) return malformed(path);
       if (listed == length) return samples;
       base = std::move(samples);
     }

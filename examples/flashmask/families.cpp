@@ -85,15 +85,10 @@ void set_flashmask(FamilyMask& family, const Layouts& layouts, Index heads, bool
   const Index length = layouts->front().length;
   HostArray array = HostArray::zeros(DType::i32, {batch, heads, length, channels});
   auto* next = array.data<std::int32_t>();
-  for (Index b = 0; b < batch; ++b) {
-    for (Index h = 0; h < heads; ++h) {
-      for (Index k = 0; k < length; ++k) {
-        const Bounds bounds = bounds_of(b, h, k);
-        for (Index channel = 0; channel < channels; ++channel) {
-          *next++ = static_cast<std::int32_t>(bounds[static_cast<std::size_t>(channel)]);
-        }
-      }
-    }
+  for (Index key = 0; key < batch * heads * length; ++key) {
+    const Bounds bounds = bounds_of(key / (heads * length), key / length % heads, key % length);
+    next = std::transform(bounds.begin(), bounds.begin() + channels, next,
+                          [](Index bound) { return static_cast<std::int32_t>(bound); });
   }
   family.causal = causal;
   family.arrays.emplace("flashmask", std::move(array));
@@ -367,6 +362,7 @@ Result<Mask> FamilyMask::mask(const AttentionShape& shape) const {
 
 FamilyMask build_family(Family family, const std::vector<Sample>& samples, std::int64_t heads) {
   std::vector<Layout> list;
+  list.reserve(samples.size());
   for (std::size_t sample = 0; sample < samples.size(); ++sample) list.push_back(layout_of(samples[sample], sample));
   const auto layouts = std::make_shared<const std::vector<Layout>>(std::move(list));
   FamilyMask result;

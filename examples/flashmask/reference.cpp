@@ -38,6 +38,7 @@ void parallel_for(Index count, const Body& body) {
   std::atomic<Index> next{0};
   std::vector<std::thread> threads;
   const unsigned workers = std::max(1U, std::thread::hardware_concurrency());
+  threads.reserve(workers);
   for (unsigned worker = 0; worker < workers; ++worker) {
     threads.emplace_back([&] {
       for (Index index = next++; index < count; index = next++) body(index);

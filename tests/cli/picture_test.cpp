@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <algorithm>
 #include <array>
 
 #include "attend_case.hpp"
@@ -81,8 +82,9 @@ TEST(Picture, ShortMasksAreDrawnPairByPair) {
 
 TEST(Picture, HeadsAndBatchElementsAreChosen) {
   const Folder folder;
-  std::vector<std::int64_t> bounds(2 * 2 * 256, 256);
-  for (int key = 0; key < 128; ++key) bounds[static_cast<std::size_t>((1 * 2 + 1) * 256 + key)] = 128;
+  constexpr std::size_t length = 256;
+  std::vector<std::int64_t> bounds(4 * length, length);
+  std::fill_n(bounds.begin() + 3 * length, 128, 128);  // the first 128 keys of batch element 1, head 1
   write_text(folder / "x.npy", npy_i32({2, 2, 256, 1}, bounds));
   write_text(folder / "m.json", R"({"flashmask": "x.npy", "causal": true})");
   const auto counts = [&](const char* batch, const char* head) {
@@ -116,7 +118,7 @@ TEST(Picture, LinesAreNoLongerThanAsked) {
       flashspan_command({"picture", "--mask", "causal", "--q-len", "8192", "--ascii", "--columns", "32"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.find('\n'), 32U);
-  EXPECT_EQ(outcome.out.substr(33 * 15, 33), "##############################++\n");
+  EXPECT_EQ(outcome.out.substr(std::size_t{33} * 15, 33), "##############################++\n");
 }
 
 TEST(Picture, BadTilesAreRefused) {

@@ -10,8 +10,6 @@
 #include <fstream>
 #include <sstream>
 
-extern char** environ;
-
 namespace cli_test {
 
 std::vector<std::string> Outcome::error_lines() const {
@@ -33,7 +31,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const Environment
     for (const auto& [name, value] : environment) replaced = replaced || text.starts_with(name + "=");
     if (!replaced) variables.push_back(text);
   }
-  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : environment) variables.push_back(std::string(name).append("=").append(value));
 
   std::vector<char*> argument_pointers, variable_pointers;
   for (const std::string& argument : arguments) argument_pointers.push_back(const_cast<char*>(argument.c_str()));
