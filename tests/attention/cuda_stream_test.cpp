@@ -210,14 +210,19 @@ TEST_P(CudaCalls, ACallThatIsPreparedAllocatesNoDeviceMemory) {
   const QueuedCalls calls(placed, attention(), device(), {side.handle()});
   calls.queue(attention());
   expect_value(synchronize(device(), {side.handle()}));
-  std::size_t before = 0;
-  std::size_t after = 0;
-  std::size_t total = 0;
-  expect_cuda(side.driver.mem_get_info(&before, &total));
-  for (int repeat = 0; repeat < 200; ++repeat) calls.queue(attention());
-  expect_cuda(side.driver.mem_get_info(&after, &total));
-  EXPECT_EQ(after, before);
-  expect_value(synchronize(device(), {side.handle()}));
+  // Other processes may use the device too: an allocation of ours would show every time.
+  bool unchanged = false;
+  for (int attempt = 0; attempt < 10 && !unchanged; ++attempt) {
+    std::size_t before = 0;
+    std::size_t after = 0;
+    std::size_t total = 0;
+    expect_cuda(side.driver.mem_get_info(&before, &total));
+    for (int repeat = 0; repeat < 100; ++repeat) calls.queue(attention());
+    expect_cuda(side.driver.mem_get_info(&after, &total));
+    unchanged = after == before;
+    expect_value(synchronize(device(), {side.handle()}));
+  }
+  EXPECT_TRUE(unchanged);
 }
 
 }  // namespace

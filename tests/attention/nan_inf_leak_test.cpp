@@ -115,6 +115,25 @@ TEST_P(NanInfLeak, AVisibleNanKeyMakesExactlyTheRowsThatSeeItNan) {
     }
 }
 
+// F041: rows 90 to 110 see the key; they see keys 70 to 110.
+TEST_P(NanInfLeak, AVisibleNanKeyReachesTheGradientsOfTheRowsThatSeeItAndOfTheirKeysOnly) {
+  Scenario scenario{.shape = shape_of(1, 1, 1, 200, 200, 64), .mask = expect_value(Mask::window(20, 0))};
+  Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer clean = run(scenario, inputs);
+  std::fill_n(inputs.key.row(0, 0, 90), 64, std::nan(""));
+  const oracle::Answer answer = run(scenario, inputs);
+  for (Index s = 0; s < 200; ++s) {
+    if (s >= 90 && s <= 110) {
+      EXPECT_TRUE(std::isnan(answer.query_gradient.at(0, 0, s, 5))) << s;
+    } else {
+      EXPECT_EQ(answer.query_gradient.at(0, 0, s, 5), clean.query_gradient.at(0, 0, s, 5)) << s;
+    }
+    if (s >= 70 && s <= 110) continue;
+    EXPECT_EQ(answer.key_gradient.at(0, 0, s, 5), clean.key_gradient.at(0, 0, s, 5)) << s;
+    EXPECT_EQ(answer.value_gradient.at(0, 0, s, 5), clean.value_gradient.at(0, 0, s, 5)) << s;
+  }
+}
+
 TEST_P(NanInfLeak, AVisibleNanValueReachesTheColumnItStandsIn) {
   Scenario scenario{.shape = shape_of(1, 1, 1, 70, 70, 64), .mask = Mask::causal(), .backward = false};
   Inputs inputs = random_inputs(scenario.shape);

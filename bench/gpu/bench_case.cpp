@@ -1,0 +1,241 @@
+// bench_case.cpp -- see bench_case.hpp.
+#include "bench_case.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+
+namespace flashspan::bench {
+namespace {
+
+constexpr double round_seconds = 0.05;  // a round is at least this long, so that waiting for its end does not count
+
+Error file_error(const std::filesystem::path& file, std::string got, std::string takes) {
+  return {ErrorCode::io_error, file.string(), std::move(got), std::move(takes), ""};
+}
+
+Result<std::vector<char>> read_file(const std::filesystem::path& file, std::optional<std::int64_t> bytes) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return file_error(file, "no readable file", "a raw file of elements");
+  std::vector<char> content((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (bytes && static_cast<std::int64_t>(content.size()) != *bytes) {
+    return file_error(file, std::to_string(content.size()) + " bytes", std::to_string(*bytes) + " bytes");
+  }
+  return content;
+}
+
+/// "name=rest" taken apart.
+Result<std::pair<std::string, std::string>> split(const std::string& text, const char* argument) {
+  const std::size_t at = text.find('=');
+  if (at == std::string::npos || at == 0) return Error{ErrorCode::bad_argument, argument, text, "name=value", ""};
+  return std::pair(text.substr(0, at), text.substr(at + 1));
+}
+
+/// Upper half of a binary32, which is a bfloat16 cut off: good enough for random numbers.
+std::uint16_t bf16_bits(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+
+/// Standard normal numbers, a block of them repeated: drawing 10^9 of them would take longer than timing.
+std::vector<char> random_bytes(DType dtype, std::int64_t bytes, unsigned seed) {
+  constexpr std::size_t block = 1 << 20;
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<char> content(static_cast<std::size_t>(bytes));
+  std::vector<char> numbers(block * static_cast<std::size_t>(size_in_bytes(dtype)));
+  for (std::size_t i = 0; i < block; ++i) {
+    const float value = normal(generator);
+    if (dtype == DType::f32) {
+      std::memcpy(numbers.data() + 4 * i, &value, 4);
+    } else {
+      // The same bits read as f16 are numbers of at most 2 in size once the exponent's top bit is cleared.
+      const auto bits = static_cast<std::uint16_t>(dtype == DType::bf16 ? bf16_bits(value) : bf16_bits(value) & 0xbfff);
+      std::memcpy(numbers.data() + 2 * i, &bits, 2);
+    }
+  }
+  for (std::size_t at = 0; at < content.size(); at += numbers.size()) {
+    std::memcpy(content.data() + at, numbers.data(), std::min(numbers.size(), content.size() - at));
+  }
+  return content;
+}
+
+}  // namespace
+
+Result<Case::Tensor> Case::make(DType dtype, std::initializer_list<std::int64_t> shape) const {
+  TensorView view = TensorView::contiguous(nullptr, dtype, shape, attention_.device());
+  auto buffer = Buffer::allocate(attention_.device(), view.element_count() * size_in_bytes(dtype));
+  if (!buffer) return buffer.error();
+  view.data = buffer->data();
+  return Tensor{*buffer, view};
+}
+
+Result<std::unique_ptr<Case>> Case::create(Attention attention, const CaseOptions& options) {
+  std::unique_ptr<Case> one(new Case(std::move(attention)));
+  if (auto made = one->allocate(options); !made) return made.error();
+  if (auto filled = one->fill(options); !filled) return filled.error();
+  if (auto bound = one->bind_mask(options); !bound) return bound.error();
+  if (auto made = one->make_workspaces(); !made) return made.error();
+  return one;
+}
+
+Result<void> Case::allocate(const CaseOptions& options) {
+  const AttentionShape& s = options.shape;
+  const auto query = {s.batch, s.query_heads, s.q_len, s.head_dim_qk};
+  const auto key = {s.batch, s.kv_heads, s.kv_len, s.head_dim_qk};
+  const auto value = {s.batch, s.kv_heads, s.kv_len, s.head_dim_v};
+  const auto out = {s.batch, s.query_heads, s.q_len, s.head_dim_v};
+  const auto place = [&](Tensor& tensor, DType dtype, std::initializer_list<std::int64_t> shape) -> Result<void> {
+    auto made = make(dtype, shape);
+    if (!made) return made.error();
+    tensor = *made;
+    return {};
+  };
+  for (const auto& [tensor, shape] : {std::pair{&query_, query},
+                                      {&query_gradient_, query},
+                                      {&key_, key},
+                                      {&key_gradient_, key},
+                                      {&value_, value},
+                                      {&value_gradient_, value},
+                                      {&out_, out},
+                                      {&out_gradient_, out}}) {
+    if (auto placed = place(*tensor, options.dtype, shape); !placed) return placed.error();
+  }
+  return place(lse_, DType::f32, {s.batch, s.query_heads, s.q_len});
+}
+
+Result<void> Case::fill(const CaseOptions& options) {
+  unsigned seed = 1;
+  for (const auto& [name, tensor] :
+       {std::pair<const char*, Tensor*>{"q", &query_}, {"k", &key_}, {"v", &value_}, {"do", &out_gradient_}}) {
+    const std::int64_t bytes = tensor->buffer.bytes();
+    std::vector<char> content;
+    if (options.inputs) {
+      auto read = read_file(*options.inputs / name, bytes);
+      if (!read) return read.error();
+      content = *std::move(read);
+    } else {
+      content = random_bytes(options.dtype, bytes, seed++);
+    }
+    if (auto copied = tensor->buffer.copy_from_host(content.data(), bytes); !copied) return copied.error();
+  }
+  return {};
+}
+
+Result<void> Case::bind_mask(const CaseOptions& options) {
+  std::vector<NamedTensor> tensors;
+  for (const std::string& text : options.tensors) {
+    const auto parts = split(text, "--tensor");
+    if (!parts) return parts.error();
+    const auto bytes = read_file(parts->second, std::nullopt);
+    if (!bytes) return bytes.error();
+    auto& values = mask_data_.emplace_back(bytes->size() / sizeof(std::int32_t));
+    std::memcpy(values.data(), bytes->data(), values.size() * sizeof(std::int32_t));
+    tensors.push_back(
+        {parts->first, TensorView::contiguous(values.data(), DType::i32, {static_cast<std::int64_t>(values.size())})});
+  }
+  std::vector<NamedScalar> scalars;
+  for (const std::string& text : options.scalars) {
+    const auto parts = split(text, "--scalar");
+    if (!parts) return parts.error();
+    std::int64_t value = 0;
+    const char* end = parts->second.data() + parts->second.size();
+    const auto read = std::from_chars(parts->second.data(), end, value);
+    if (read.ec != std::errc() || read.ptr != end) {
+      return Error{ErrorCode::bad_argument, "--scalar " + parts->first, parts->second, "an integer", ""};
+    }
+    scalars.push_back({parts->first, value});
+  }
+  auto mask = Mask::parse(options.mask, tensors, scalars);
+  if (!mask) return mask.error();
+  auto there = mask->to(attention_.device());
+  if (!there) return there.error();
+  mask_ = *there;
+  return {};
+}
+
+Result<void> Case::make_workspaces() {
+  forward_.query = backward_.query = query_.view;
+  forward_.key = backward_.key = key_.view;
+  forward_.value = backward_.value = value_.view;
+  forward_.out = backward_.out = out_.view;
+  forward_.lse = backward_.lse = lse_.view;
+  forward_.mask = backward_.mask = &*mask_;
+  backward_.out_gradient = out_gradient_.view;
+  backward_.query_gradient = query_gradient_.view;
+  backward_.key_gradient = key_gradient_.view;
+  backward_.value_gradient = value_gradient_.view;
+  const auto make_one = [&](auto& call, Buffer& workspace) -> Result<void> {
+    const auto bytes = attention_.workspace_bytes(call);
+    if (!bytes) return bytes.error();
+    auto buffer = Buffer::allocate(attention_.device(), *bytes);
+    if (!buffer) return buffer.error();
+    workspace = *buffer;
+    call.workspace = workspace.data();
+    call.workspace_bytes = *bytes;
+    return {};
+  };
+  if (auto made = make_one(forward_, forward_workspace_); !made) return made.error();
+  return make_one(backward_, backward_workspace_);
+}
+
+Result<void> Case::run() {
+  if (auto done = attention_.forward(forward_); !done) return done.error();
+  if (auto done = attention_.backward(backward_); !done) return done.error();
+  return synchronize(attention_.device());
+}
+
+Result<Times> Case::time(int rounds) {
+  const auto seconds_of = [&](const std::function<Result<void>()>& launch, int launches) -> Result<double> {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < launches; ++i) {
+      if (auto launched = launch(); !launched) return launched.error();
+    }
+    if (auto waited = synchronize(attention_.device()); !waited) return waited.error();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / launches;
+  };
+  const auto median_of = [&](const std::function<Result<void>()>& launch) -> Result<double> {
+    const auto warm = seconds_of(launch, 2);
+    if (!warm) return warm.error();
+    const int launches = std::clamp(static_cast<int>(std::ceil(round_seconds / *warm)), 1, 1000);
+    std::vector<double> seconds;
+    for (int round = 0; round < rounds; ++round) {
+      const auto one = seconds_of(launch, launches);
+      if (!one) return one.error();
+      seconds.push_back(*one);
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + rounds / 2, seconds.end());
+    return 1e3 * seconds[static_cast<std::size_t>(rounds / 2)];
+  };
+  const auto forward = median_of([&] { return attention_.forward(forward_); });
+  if (!forward) return forward.error();
+  const auto backward = median_of([&] { return attention_.backward(backward_); });
+  if (!backward) return backward.error();
+  return Times{*forward, *backward};
+}
+
+Result<void> Case::write_results(const std::filesystem::path& folder) const {
+  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor*>{"out", &out_},
+                                     {"lse", &lse_},
+                                     {"dq", &query_gradient_},
+                                     {"dk", &key_gradient_},
+                                     {"dv", &value_gradient_}}) {
+    std::vector<char> content(static_cast<std::size_t>(tensor->buffer.bytes()));
+    if (auto copied = tensor->buffer.copy_to_host(content.data(), tensor->buffer.bytes()); !copied) {
+      return copied.error();
+    }
+    std::ofstream stream(folder / name, std::ios::binary);
+    if (!stream.write(content.data(), static_cast<std::streamsize>(content.size()))) {
+      return file_error(folder / name, "no writable file", "a folder that can be written to");
+    }
+  }
+  return {};
+}
+
+}  // namespace flashspan::bench
