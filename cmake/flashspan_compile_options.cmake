@@ -16,7 +16,10 @@ if(FLASHSPAN_SANITIZE)
   add_compile_options(-fsanitize=${FLASHSPAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
   # Sanitizers call dlopen for us, and a run path of the new kind counts for calls of its own object only.
   add_link_options(-fsanitize=${FLASHSPAN_SANITIZE} LINKER:--disable-new-dtags)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND FLASHSPAN_SANITIZE MATCHES "undefined")
+    # LLVM is built without type information, and functions that are looked up or made at run time carry no type.
+    add_compile_options(-fno-sanitize=vptr,function)
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-maybe-uninitialized)  # GCC says in its manual: false positives with sanitizers
   endif()
 endif()

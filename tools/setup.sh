@@ -13,7 +13,7 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 if [[ "${1:-}" == "--with-lint" ]]; then
-  packages+=(clang-19 clang-tidy-19 clang-format-19)
+  packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19)
 fi
 
 missing=()
