@@ -5,17 +5,17 @@ namespace {
 
 constexpr std::int64_t region_alignment = 64;  // one cache line, one AVX-512 register
 
+/// Works on addresses, not pointers: to learn the size alone, the base is null.
 class Cutter {
  public:
   explicit Cutter(void* base) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
-    const std::uintptr_t aligned = (address + region_alignment - 1) / region_alignment * region_alignment;
-    base_ = reinterpret_cast<char*>(aligned);
+    base_ = (address + region_alignment - 1) / region_alignment * region_alignment;
   }
 
   template <typename Element>
   Element* take(std::int64_t count) {
-    auto* region = reinterpret_cast<Element*>(base_ + used_);
+    auto* region = reinterpret_cast<Element*>(base_ + static_cast<std::uintptr_t>(used_));
     const auto bytes = count * static_cast<std::int64_t>(sizeof(Element));
     used_ += ceil_divide(bytes, region_alignment) * region_alignment;
     return region;
@@ -33,7 +33,7 @@ class Cutter {
   [[nodiscard]] std::int64_t bytes() const { return used_ + region_alignment; }
 
  private:
-  char* base_;
+  std::uintptr_t base_;
   std::int64_t used_ = 0;
 };
 

@@ -34,9 +34,11 @@ struct ThreadIndex {
 inline ThreadIndex threadIdx;
 inline ThreadIndex blockIdx;
 
-/// The block's dynamic shared memory, under the name that the kernels declare.
+/// The block's dynamic shared memory, under the name and the linkage that the kernels declare.
 constexpr int emulated_shared_bytes = 256 * 1024;
+extern "C" {
 alignas(16) unsigned short shared[emulated_shared_bytes / 2];
+}
 
 namespace emulation {
 
