@@ -150,7 +150,7 @@ TEST(Combinations, LoopsOfBothSidesStayApart) {
 TEST(Copies, AMaskOnAnotherDeviceOwnsItsTensorsAndKeepsItsMeaning) {
   const AttentionShape shape = sizes(3, 4, 2, 6, 9);
   auto ranges = random_tensor({1, 2, 6, 2, 2}, 0, 9, 3);
-  const auto visible = [saved = ranges, &shape](auto, auto h, auto q, auto k) mutable {
+  const auto visible = [saved = ranges](auto, auto h, auto q, auto k) mutable {
     for (std::int64_t r = 0; r < 2; ++r) {
       if (saved.at({0, h / 2, q, r, 0}) <= k && k < saved.at({0, h / 2, q, r, 1})) return true;
     }
