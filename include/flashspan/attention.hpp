@@ -16,7 +16,8 @@
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 /// Tensors of a forward call, all on one device:
 ///   query [B, Hq, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv], out [B, Hq, Sq, Dv]: one dtype of f32 (CPU
@@ -94,3 +95,4 @@ class Attention {
 };
 
 }  // namespace flashspan
+#pragma GCC visibility pop

@@ -10,7 +10,8 @@
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/types.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 /// The CPU if its plug-in opens, and every CUDA device of compute capability 8.0 or later.
 [[nodiscard]] std::vector<Device> available_devices();
@@ -39,3 +40,4 @@ class Buffer {
 Result<void> synchronize(Device device, Stream stream = {});
 
 }  // namespace flashspan
+#pragma GCC visibility pop

@@ -13,7 +13,8 @@
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 enum class TileKind : std::uint8_t { empty, full, partial };
 
@@ -109,3 +110,4 @@ struct Finding {
 [[nodiscard]] std::vector<Finding> examine_machine(const std::optional<std::string>& cache_dir);
 
 }  // namespace flashspan
+#pragma GCC visibility pop

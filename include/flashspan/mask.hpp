@@ -16,7 +16,8 @@
 #include "flashspan/core/tensor.hpp"
 #include "flashspan/core/types.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 /// A tensor under the name that an expression looks it up by. dtype i32 gives integers, f32/f16/bf16 reals;
 /// rank 1 to 5; any strides, 0 included (broadcast).
@@ -130,3 +131,4 @@ class Score {
 [[nodiscard]] std::string named_mask_help();
 
 }  // namespace flashspan
+#pragma GCC visibility pop

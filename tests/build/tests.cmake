@@ -37,13 +37,16 @@ endif()
 add_test(NAME build.SharedLibraryExportsTheInterface COMMAND consumer_of_shared)
 
 set(consumer_flags "")
+set(consumer_link_flags "")
 if(FLASHSPAN_SANITIZE)
-  set(consumer_flags "-fsanitize=${FLASHSPAN_SANITIZE} -Wl,--disable-new-dtags")
+  set(consumer_flags "-fsanitize=${FLASHSPAN_SANITIZE}")
+  set(consumer_link_flags "-Wl,--disable-new-dtags")
 endif()
 add_test(NAME build.InstalledPackageWorksAndMoves
          COMMAND "${CMAKE_COMMAND}" "-DBUILD=${PROJECT_BINARY_DIR}" "-DSOURCE=${PROJECT_SOURCE_DIR}"
                  "-DWORK=${scratch}/install" "-DGENERATOR=${CMAKE_GENERATOR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}"
-                 "-DFLAGS=${consumer_flags}" -P "${build_tests}/install_and_consume.cmake")
+                 "-DFLAGS=${consumer_flags}" "-DLINK_FLAGS=${consumer_link_flags}"
+                 -P "${build_tests}/install_and_consume.cmake")
 set_tests_properties(
   build.IncludeRulesHold build.IncludeCheckerFindsFaults build.ConfiguresWithoutTheCpuBackEnd
   build.ConfiguresWhereLlvmIsMissing build.RefusesAMissingLlvmWhenAskedFor build.InstalledPackageWorksAndMoves

@@ -5,7 +5,8 @@
 #include <utility>
 #include <variant>
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 enum class ErrorCode {
   bad_argument,         ///< an argument's value, shape or dtype is not one the call takes
@@ -76,3 +77,4 @@ class [[nodiscard]] Result<void> {
 };
 
 }  // namespace flashspan
+#pragma GCC visibility pop

@@ -4,9 +4,11 @@
 #include <functional>
 #include <string_view>
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 enum class LogLevel { debug, info, warning, error };
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 }  // namespace flashspan
+#pragma GCC visibility pop

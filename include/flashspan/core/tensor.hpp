@@ -8,7 +8,8 @@
 
 #include "flashspan/core/types.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 inline constexpr int max_tensor_rank = 5;
 
@@ -34,3 +35,4 @@ struct TensorView {
 [[nodiscard]] std::string to_string(const TensorView& view);
 
 }  // namespace flashspan
+#pragma GCC visibility pop

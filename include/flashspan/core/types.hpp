@@ -6,7 +6,8 @@
 #include <string>
 #include <string_view>
 
-namespace [[gnu::visibility("default")]] flashspan {
+#pragma GCC visibility push(default)
+namespace flashspan {
 
 enum class DType { f32, f16, bf16, i32 };
 
@@ -61,3 +62,4 @@ struct Stream {
 inline constexpr std::int64_t max_sequence_length = std::int64_t{1} << 30;
 
 }  // namespace flashspan
+#pragma GCC visibility pop
