@@ -1,6 +1,6 @@
 #include "flashspan/core/error.hpp"
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 const char* to_string(ErrorCode code) {
   switch (code) {

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace flashspan {
+namespace [[gnu::visibility("default")]] flashspan {
 
 int size_in_bytes(DType dtype) {
   switch (dtype) {
