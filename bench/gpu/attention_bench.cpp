@@ -72,7 +72,7 @@ int run(const std::string& device_text, const bench::CaseOptions& options, int r
   }
   line["forward"] = *forward;
   line["backward"] = *backward;
-  std::cout << line.dump() << std::endl;
+  std::cout << line.dump() << "\n";
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 namespace flashspan::tests {
@@ -20,12 +21,16 @@ std::optional<Device> find_device(DeviceKind kind) {
 
 std::vector<Place> places_with(const std::vector<DType>& cpu, const std::vector<DType>& cuda) {
   std::vector<Place> all;
+  const auto add = [&all](DeviceKind kind, const std::vector<DType>& dtypes) {
+    std::transform(dtypes.begin(), dtypes.end(), std::back_inserter(all),
+                   [kind](DType dtype) { return Place{kind, dtype}; });
+  };
 #ifdef FLASHSPAN_TESTS_EXPECT_CPU
-  for (DType dtype : cpu) all.push_back({DeviceKind::cpu, dtype});
+  add(DeviceKind::cpu, cpu);
 #else
   (void)cpu;
 #endif
-  for (DType dtype : cuda) all.push_back({DeviceKind::cuda, dtype});
+  add(DeviceKind::cuda, cuda);
   return all;
 }
 

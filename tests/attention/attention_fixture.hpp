@@ -30,8 +30,9 @@ struct Place {
 [[nodiscard]] std::vector<Place> places_of_every_dtype();
 
 /// What a call does, apart from its data.
+// NOLINTBEGIN(readability-redundant-member-init): members with an initialiser may be left out of a designated list.
 struct Scenario {
-  AttentionShape shape;
+  AttentionShape shape = {};
   std::optional<Mask> mask = {};  ///< tensors in host memory; nothing: every key is visible
   oracle::Visible visible = {};   ///< the same mask, independently; empty: every key is visible
   std::optional<Score> score = {};
@@ -43,6 +44,7 @@ struct Scenario {
   // Memory arrangements; results lie as their inputs do.
   Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {};
 };
+// NOLINTEND(readability-redundant-member-init)
 
 /// Values of a call's inputs, representable in its element type.
 struct Inputs {

@@ -66,10 +66,11 @@ TEST_P(BlockList, ARandomListWithoutSymmetryIsExactInBothDirections) {
   const AttentionShape shape = shape_of(1, 2, 2, 300, 500, 64);
   Blocks blocks(shape, 32, 48);
   oracle::RandomNumbers numbers(4);
-  for (Index row = 0; row < blocks.rows; ++row)
+  for (Index row = 0; row < blocks.rows; ++row) {
     for (Index column = 0; column < blocks.columns; ++column) {
       if (numbers.chance(0.3)) blocks.list(row, column);
     }
+  }
   expect_passes({.shape = shape, .mask = blocks.mask(shape), .visible = [&](Index, Index, Index q, Index k) {
                    return blocks.shows(q, k);
                  }});
@@ -87,11 +88,13 @@ TEST_P(BlockList, BlocksFilledToVeryDifferentDegreesKeepTheirPadsOut) {
       Mask::parse("(k % 64 < filled[k // 64]) & (q % 64 < filled[q // 64])", {{"filled", view_of(filled, {5})}}));
   const auto used = [&](Index s) { return s % 64 < filled[static_cast<std::size_t>(s / 64)]; };
   Inputs inputs = random_inputs(shape);
-  for (oracle::Tensor* tensor : {&inputs.key, &inputs.value})
-    for (Index s = 0; s < length; ++s)
+  for (oracle::Tensor* tensor : {&inputs.key, &inputs.value}) {
+    for (Index s = 0; s < length; ++s) {
       for (Index d = 0; d < 64; ++d) {
         if (!used(s)) tensor->at(0, 0, s, d) = oracle::round_to(format(), 1e4F);
       }
+    }
+  }
   const oracle::Answer answer =
       expect_passes({.shape = shape,
                      .mask = blocks.mask(shape, &in_use),
@@ -177,17 +180,18 @@ TEST_P(BlockList, EntriesThatAreNoKeyContributeNothing) {
   constexpr Index keys = 200;
   const AttentionShape shape = shape_of(1, 1, 1, 4, keys, 64);
   Integers counts = {0, 1, 5, 64};
-  Integers indices(4 * 64);
+  Integers indices(std::size_t{4} * 64);
   oracle::RandomNumbers numbers(6);
   const std::int32_t invalid[] = {-1, keys, keys + 7, std::numeric_limits<std::int32_t>::max()};
   DenseMask dense(1, 1, 4, keys);
-  for (std::size_t q = 0; q < 4; ++q)
+  for (std::size_t q = 0; q < 4; ++q) {
     for (std::size_t i = 0; i < 64; ++i) {
       const bool valid = i % 3 != 1;
       const auto key = static_cast<std::int32_t>(numbers.integer(0, keys - 1));
       indices[q * 64 + i] = valid ? key : invalid[i % 4];
       if (valid && static_cast<std::int32_t>(i) < counts[q]) dense.at(0, 0, static_cast<Index>(q), key) = 1;
     }
+  }
   const Mask mask =
       expect_value(Mask::block_list(shape, view_of(counts, {1, 1, 4}), view_of(indices, {1, 1, 4, 64}), 1, 1));
   Inputs inputs = random_inputs(shape);

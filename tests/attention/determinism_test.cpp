@@ -18,7 +18,7 @@ class Determinism : public AttentionTest {
     const oracle::Answer expected = run(scenario, inputs);
     const Scenario other{.shape = shape_of(1, 1, 1, 77, 99, scenario.shape.head_dim_qk), .mask = Mask::causal()};
     for (int repeat = 0; repeat < (on_cuda() ? 30 : 4); ++repeat) {
-      const auto ballast = expect_value(Buffer::allocate(device(), 1000 * (repeat + 1)));
+      const auto ballast = expect_value(Buffer::allocate(device(), std::int64_t{1000} * (repeat + 1)));
       run(other, random_inputs(other.shape));
       ASSERT_TRUE(same_bits(run(scenario, inputs), expected)) << "run " << repeat;
     }
@@ -56,6 +56,7 @@ TEST_P(Determinism, CallsFromManyThreadsGiveTheBitsOfOne) {
   const oracle::Answer expected = run(scenario, inputs);
   std::vector<oracle::Answer> answers(4);
   std::vector<std::thread> threads;
+  threads.reserve(answers.size());
   for (oracle::Answer& answer : answers) {
     threads.emplace_back([&] {
       PlacedCall call(scenario, inputs, device(), dtype());

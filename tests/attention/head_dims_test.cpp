@@ -95,12 +95,10 @@ TEST_P(GroupedHeads, ALayoutGivenOnceOrPerBatchOrPerHeadIsTheSameLayout) {
     const Index blocks = 8;
     const auto with = [&](Index batch, Index heads, bool per_head) {
       Integers ranges;
-      for (Index b = 0; b < batch; ++b)
-        for (Index h = 0; h < heads; ++h)
-          for (Index q = 0; q < q_len; ++q) {
-            const auto low = static_cast<std::int32_t>(64 * ((q + (per_head ? h : 0)) % blocks));
-            ranges.insert(ranges.end(), {low, low + 100});
-          }
+      for_each_row(oracle::Tensor(batch, heads, q_len, 1), [&](Index, Index h, Index q) {
+        const auto low = static_cast<std::int32_t>(64 * ((q + (per_head ? h : 0)) % blocks));
+        ranges.insert(ranges.end(), {low, low + 100});
+      });
       for (std::int32_t& bound : ranges) bound = std::min<std::int32_t>(bound, 512);
       const Mask mask = expect_value(Mask::key_ranges(shape, view_of(ranges, {batch, heads, q_len, 1, 2})));
       return expect_passes({.shape = shape,

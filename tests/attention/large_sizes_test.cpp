@@ -24,12 +24,13 @@ TEST_P(LargeSizes, MoreHeadsOrBatchesThanAGridDimensionHolds) {
     const Inputs inputs = random_inputs(scenario.shape);
     const oracle::Answer answer = run(scenario, inputs);
     // The first row sees its own key alone, in every head of every batch.
-    for (Index b = 0; b < batch; ++b)
+    for (Index b = 0; b < batch; ++b) {
       for (Index h = 0; h < heads; ++h) {
         ASSERT_EQ(answer.out.at(b, h, 0, 7), inputs.value.at(b, h, 0, 7)) << b << ", " << h;
         // dO v and sum(P dO v) cancel, up to the order in which they were summed.
         ASSERT_NEAR(answer.query_gradient.at(b, h, 0, 7), 0.0, 1e-5) << b << ", " << h;
       }
+    }
   }
 }
 
@@ -65,7 +66,8 @@ TEST_P(LargeSizes, OffsetsPastTwoToTheThirtyFirstAreExact) {
   constexpr Index batch = 8300;
   constexpr Index heads = 16;
   constexpr Index head_dim = 128;
-  const Scenario scenario{.shape = shape_of(batch, heads, heads, 1, 2, head_dim), .query = {.row_gap = 127 * 128}};
+  const Scenario scenario{.shape = shape_of(batch, heads, heads, 1, 2, head_dim),
+                          .query = {.row_gap = Index{127} * 128}};
   const Inputs inputs = random_inputs(scenario.shape);
   const oracle::Answer answer = run(scenario, inputs);
   for (const auto& [b, h] : {std::pair<Index, Index>{0, 0}, {8191, 15}, {8192, 0}, {8299, 15}}) {

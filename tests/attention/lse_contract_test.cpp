@@ -42,7 +42,7 @@ TEST_P(LseContract, TwoHalvesMergeIntoTheWhole) {
   second.mask = ~*first.mask;
   const oracle::Answer low = run(first, inputs);
   const oracle::Answer high = run(second, inputs);
-  for (Index h = 0; h < 2; ++h)
+  for (Index h = 0; h < 2; ++h) {
     for (Index q = 0; q < 60; ++q) {
       const double low_weight = std::exp(low.lse.at(0, h, q) - all.lse.at(0, h, q));
       const double high_weight = std::exp(high.lse.at(0, h, q) - all.lse.at(0, h, q));
@@ -52,6 +52,7 @@ TEST_P(LseContract, TwoHalvesMergeIntoTheWhole) {
         ASSERT_NEAR(merged, all.out.at(0, h, q, d), 4 * oracle::unit_roundoff(format()) + 1e-5);
       }
     }
+  }
 }
 
 // F053: loss = sum(out exp(lse)), so d out = exp(lse) and d lse = exp(lse) sum(out), on an awkward length.
@@ -65,7 +66,7 @@ TEST_P(LseContract, TheGradientThroughLseIsExact) {
   Scenario forward = scenario;
   forward.backward = false;
   const oracle::Answer answer = oracle::reference_attention(problem(forward, inputs));
-  for (Index h = 0; h < 2; ++h)
+  for (Index h = 0; h < 2; ++h) {
     for (Index q = 0; q < length; ++q) {
       const double weight = std::exp(answer.lse.at(0, h, q));
       double sum = 0;
@@ -75,6 +76,7 @@ TEST_P(LseContract, TheGradientThroughLseIsExact) {
       }
       inputs.lse_gradient.at(0, h, q) = static_cast<float>(weight * sum);
     }
+  }
   expect_passes(scenario, inputs);
 }
 

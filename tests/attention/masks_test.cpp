@@ -82,7 +82,7 @@ TEST_P(Masks, ExpressionsOfBatchHeadTensorsAndScalars) {
 }
 
 TEST_P(Masks, ADenseMaskIsALookedUpTensor) {
-  Integers dense = random_integers(2 * 4 * length * length, 0, 3, 5);
+  Integers dense = random_integers(std::size_t{8} * length * length, 0, 3, 5);
   const Mask mask = expect_value(Mask::parse("m[b, h, q, k] == 0", {{"m", view_of(dense, {2, 4, length, length})}}));
   expect_mask(mask, [dense](Index b, Index h, Index q, Index k) {
     return dense[static_cast<std::size_t>(((b * 4 + h) * length + q) * length + k)] == 0;

@@ -63,13 +63,12 @@ void PlacedTensor::place(bool with_values, const oracle::Tensor& values, const A
   const auto element_bytes = static_cast<Index>(size_in_bytes(dtype_));
   std::vector<std::byte> host(static_cast<std::size_t>(elements * element_bytes), poison);
   if (with_values) {
-    const double* value = values.values.data();
-    for (Index b = 0; b < values.batch; ++b)
-      for (Index h = 0; h < values.heads; ++h)
-        for (Index s = 0; s < values.rows; ++s)
-          for (Index d = 0; d < values.columns; ++d) {
-            oracle::store(format_of(dtype_), static_cast<float>(*value++), host.data() + byte_of(b, h, s, d));
-          }
+    for_each_row(values, [&](Index b, Index h, Index row_number) {
+      for (Index d = 0; d < values.columns; ++d) {
+        const auto value = static_cast<float>(values.at(b, h, row_number, d));
+        oracle::store(format_of(dtype_), value, host.data() + byte_of(b, h, row_number, d));
+      }
+    });
   }
   buffer_ = expect_value(Buffer::allocate(view_.device, elements * element_bytes));
   expect_value(buffer_.copy_from_host(host.data(), elements * element_bytes));
@@ -94,25 +93,21 @@ std::vector<std::byte> PlacedTensor::download() const {
 oracle::Tensor PlacedTensor::read() const {
   const std::vector<std::byte> host = download();
   oracle::Tensor tensor(shape_.batch, shape_.heads, shape_.rows, shape_.columns);
-  double* value = tensor.values.data();
-  for (Index b = 0; b < shape_.batch; ++b)
-    for (Index h = 0; h < shape_.heads; ++h)
-      for (Index s = 0; s < shape_.rows; ++s)
-        for (Index d = 0; d < shape_.columns; ++d) {
-          *value++ = oracle::load(format_of(dtype_), host.data() + byte_of(b, h, s, d));
-        }
+  for_each_row(tensor, [&](Index b, Index h, Index s) {
+    for (Index d = 0; d < shape_.columns; ++d) {
+      tensor.at(b, h, s, d) = oracle::load(format_of(dtype_), host.data() + byte_of(b, h, s, d));
+    }
+  });
   return tensor;
 }
 
 bool PlacedTensor::surroundings_untouched() const {
   std::vector<std::byte> host = download();
   const auto element_bytes = static_cast<std::size_t>(size_in_bytes(dtype_));
-  for (Index b = 0; b < shape_.batch; ++b)
-    for (Index h = 0; h < shape_.heads; ++h)
-      for (Index s = 0; s < shape_.rows; ++s) {
-        const auto row = host.begin() + static_cast<std::ptrdiff_t>(byte_of(b, h, s, 0));
-        std::fill_n(row, static_cast<std::size_t>(shape_.columns) * element_bytes, poison);
-      }
+  for_each_row(shape_, [&](Index b, Index h, Index s) {
+    const auto row = host.begin() + static_cast<std::ptrdiff_t>(byte_of(b, h, s, 0));
+    std::fill_n(row, static_cast<std::size_t>(shape_.columns) * element_bytes, poison);
+  });
   return std::all_of(host.begin(), host.end(), [](std::byte byte) { return byte == poison; });
 }
 

@@ -23,14 +23,13 @@ TEST_P(RangesAndSlices, ARowSeesTheUnionOfItsRanges) {
       ranges[i + 1] = static_cast<std::int32_t>(std::min<Index>(200, ranges[i] + numbers.integer(-5, 40)));
     }
     DenseMask dense(2, 4, 129, 200);
-    for (Index b = 0; b < 2; ++b)
-      for (Index h = 0; h < 4; ++h)
-        for (Index q = 0; q < 129; ++q)
-          for (Index r = 0; r < count; ++r) {
-            const Index list = (b % batch) * heads + h / (4 / heads);
-            const auto at = static_cast<std::size_t>(((list * 129 + q) * count + r) * 2);
-            for (Index k = ranges[at]; k < ranges[at + 1]; ++k) dense.at(b, h, q, k) = 1;
-          }
+    for_each_row(oracle::Tensor(2, 4, 129, count), [&](Index b, Index h, Index q) {
+      const Index list = (b % batch) * heads + h / (4 / heads);
+      for (Index r = 0; r < count; ++r) {
+        const auto at = static_cast<std::size_t>(((list * 129 + q) * count + r) * 2);
+        for (Index k = ranges[at]; k < ranges[at + 1]; ++k) dense.at(b, h, q, k) = 1;
+      }
+    });
     expect_passes({.shape = shape,
                    .mask = expect_value(Mask::key_ranges(shape, view_of(ranges, {batch, heads, 129, count, 2}))),
                    .visible = dense});
@@ -42,20 +41,18 @@ TEST_P(RangesAndSlices, TheCsrFormGivesEveryRowItsOwnNumberOfRanges) {
   Integers offsets, ranges;
   DenseMask dense(2, 2, 100, 150);
   oracle::RandomNumbers numbers(3);
-  for (Index b = 0; b < 2; ++b)
-    for (Index h = 0; h < 2; ++h) {
-      offsets.push_back(static_cast<std::int32_t>(ranges.size() / 2));
-      for (Index q = 0; q < 100; ++q) {
-        for (Index r = numbers.integer(0, 4); r > 0; --r) {
-          const Index low = numbers.integer(0, 150);
-          const Index high = std::min<Index>(150, low + numbers.integer(0, 30));
-          ranges.push_back(static_cast<std::int32_t>(low));
-          ranges.push_back(static_cast<std::int32_t>(high));
-          for (Index k = low; k < high; ++k) dense.at(b, h, q, k) = 1;
-        }
-        offsets.push_back(static_cast<std::int32_t>(ranges.size() / 2));
-      }
+  const auto ranges_so_far = [&] { return static_cast<std::int32_t>(ranges.size() / 2); };
+  for_each_row(oracle::Tensor(2, 2, 100, 1), [&](Index b, Index h, Index q) {
+    if (q == 0) offsets.push_back(ranges_so_far());
+    for (Index r = numbers.integer(0, 4); r > 0; --r) {
+      const Index low = numbers.integer(0, 150);
+      const Index high = std::min<Index>(150, low + numbers.integer(0, 30));
+      ranges.push_back(static_cast<std::int32_t>(low));
+      ranges.push_back(static_cast<std::int32_t>(high));
+      for (Index k = low; k < high; ++k) dense.at(b, h, q, k) = 1;
     }
+    offsets.push_back(ranges_so_far());
+  });
   const auto count = static_cast<Index>(ranges.size() / 2);
   expect_passes(
       {.shape = shape,

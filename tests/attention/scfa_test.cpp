@@ -65,10 +65,10 @@ TEST_P(Scfa, IndicesInAnyOrderShowEveryKeyUpToTheQuery) {
 // S02
 TEST_P(Scfa, UnsortedBucketsPerHeadAndBatch) {
   const AttentionShape shape = shape_of(2, 4, 2, 130, 190, 64);
-  Integers q_index = random_integers(2 * 2 * 130, 0, 300, 1);
-  Integers k_index = random_integers(2 * 2 * 190, 0, 300, 2);
-  Integers q_hash = random_integers(2 * 2 * 130, 0, 4, 3);
-  Integers k_hash = random_integers(2 * 2 * 190, 0, 4, 4);
+  Integers q_index = random_integers(std::size_t{2} * 2 * 130, 0, 300, 1);
+  Integers k_index = random_integers(std::size_t{2} * 2 * 190, 0, 300, 2);
+  Integers q_hash = random_integers(std::size_t{2} * 2 * 130, 0, 4, 3);
+  Integers k_hash = random_integers(std::size_t{2} * 2 * 190, 0, 4, 4);
   const Mask mask = expect_value(Mask::scfa_hash(shape, view_of(q_index, {2, 2, 130}), view_of(k_index, {2, 2, 190}),
                                                  view_of(q_hash, {2, 2, 130}), view_of(k_hash, {2, 2, 190})));
   expect_passes({.shape = shape, .mask = mask, .visible = [=](Index b, Index h, Index q, Index k) {

@@ -43,7 +43,7 @@ TEST_P(Scores, AlibiTakesItsSlopesFromATensor) {
 }
 
 TEST_P(Scores, RelativeBiasIsLookedUpByDistance) {
-  Reals bias = random_reals(4 * 250, 1, 8);
+  Reals bias = random_reals(std::size_t{4} * 250, 1, 8);
   expect_score(expect_value(Score::parse("score + bias[h, q - k + 149]", {{"bias", view_of(bias, {4, 250})}})),
                {[bias](double score, Index, Index h, Index q, Index k) {
                   return score + static_cast<double>(bias[static_cast<std::size_t>(h * 250 + q - k + 149)]);
@@ -63,7 +63,7 @@ TEST_P(Scores, AScoreChosenByPositionHasTheDerivativeOfItsBranch) {
 
 // F033
 TEST_P(Scores, ScoresReplacedByABiasGiveTheQueryAndKeyExactlyNoGradient) {
-  Reals bias = random_reals(2 * 129, 1, 8);
+  Reals bias = random_reals(std::size_t{2} * 129, 1, 8);
   const Score replaced = expect_value(Score::parse("bias[h, q - k + 64]", {{"bias", view_of(bias, {2, 129})}}));
   const Score erased = expect_value(Score::parse("score * 0"));
   const oracle::ScoreFunction replacing{

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
@@ -122,16 +121,13 @@ TEST_P(StridesAlignment, KeysThatAreAViewOfALongerTensorUseTheirPartOnly) {
   expect_value(synchronize(device()));
   const oracle::Answer ours = placed.read();
   Inputs part_inputs = inputs;
-  part_inputs.key = part_inputs.value = oracle::Tensor(1, 16, used, 64);
-  for (Index h = 0; h < 16; ++h) {
-    std::copy_n(inputs.key.row(0, h, 0), used * 64, part_inputs.key.row(0, h, 0));
-    std::copy_n(inputs.value.row(0, h, 0), used * 64, part_inputs.value.row(0, h, 0));
-  }
+  part_inputs.key = rows_of(inputs.key, 0, used);
+  part_inputs.value = rows_of(inputs.value, 0, used);
   const oracle::Answer expected = expect_passes(part, part_inputs);
   EXPECT_TRUE(same_bits("out", ours.out, expected.out));
+  EXPECT_TRUE(same_bits("key_gradient", rows_of(ours.key_gradient, 0, used), expected.key_gradient));
+  EXPECT_TRUE(same_bits("value_gradient", rows_of(ours.value_gradient, 0, used), expected.value_gradient));
   for (Index h = 0; h < 16; ++h) {
-    EXPECT_EQ(std::memcmp(ours.key_gradient.row(0, h, 0), expected.key_gradient.row(0, h, 0), used * 64 * 8), 0);
-    EXPECT_EQ(std::memcmp(ours.value_gradient.row(0, h, 0), expected.value_gradient.row(0, h, 0), used * 64 * 8), 0);
     EXPECT_TRUE(std::isnan(ours.key_gradient.at(0, h, used, 0))) << "rows outside the view were written";
   }
   EXPECT_TRUE(same_bits(run(whole, inputs), before)) << "the order of calls matters";

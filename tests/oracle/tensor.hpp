@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "formats.hpp"
@@ -36,11 +35,18 @@ struct Tensor {
   }
 };
 
-/// Equal in every bit, signs of zero and NaN included.
-[[nodiscard]] inline bool bitwise_equal(const Tensor& left, const Tensor& right) {
-  return left.same_shape(right) && (left.values.empty() || std::memcmp(left.values.data(), right.values.data(),
-                                                                       left.values.size() * sizeof(double)) == 0);
+/// Calls visit(b, h, s) for every row.
+template <typename Visit>
+void for_each_row(const Tensor& tensor, const Visit& visit) {
+  for (Index b = 0; b < tensor.batch; ++b) {
+    for (Index h = 0; h < tensor.heads; ++h) {
+      for (Index s = 0; s < tensor.rows; ++s) visit(b, h, s);
+    }
+  }
 }
+
+/// Copy of `count` rows of every head, from `first` on.
+[[nodiscard]] Tensor rows_of(const Tensor& tensor, Index first, Index count);
 
 /// Standard normal values times `magnitude`, rounded to `format`; the same for equal seeds on every machine.
 [[nodiscard]] Tensor random_tensor(Index batch, Index heads, Index rows, Index columns, Format format,
