@@ -1,6 +1,6 @@
 #include "flashspan/core/error.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 const char* to_string(ErrorCode code) {
   switch (code) {

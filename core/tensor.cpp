@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 std::int64_t TensorView::element_count() const {
   std::int64_t count = 1;

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 int size_in_bytes(DType dtype) {
   switch (dtype) {

@@ -10,7 +10,7 @@
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/cuda/cuda_memory.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 namespace {
 

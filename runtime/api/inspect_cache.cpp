@@ -10,7 +10,7 @@
 #include "runtime/attention/kernel_metadata.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 namespace {
 

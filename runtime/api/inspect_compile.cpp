@@ -21,7 +21,7 @@
 #include "runtime/attention/validate_program.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 namespace {
 

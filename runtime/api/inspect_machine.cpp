@@ -8,7 +8,7 @@
 #include "runtime/api/settings.hpp"
 #include "runtime/cuda/nvrtc_library.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 namespace {
 

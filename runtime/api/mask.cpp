@@ -10,7 +10,7 @@
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate_program.hpp"
 
-namespace [[gnu::visibility("default")]] flashspan {
+namespace flashspan {
 
 namespace {
 
