@@ -48,9 +48,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
 void collect_files(std::string_view text, std::map<std::string, std::string, std::less<>>& files) {
   for_each_line(text, [&files](std::string_view line) {
     const auto name = included_file(line);
-    if (!name) return;
-    const auto known = files.find(*name);
-    if (known != files.end()) return;
+    if (!name || files.contains(*name)) return;
     const auto library = template_library();
     const auto found =
         std::find_if(library.begin(), library.end(), [&](const TemplateFile& file) { return file.name == *name; });

@@ -107,13 +107,13 @@ KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::Ke
 KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text) {
   auto built = build(spec, text);
   if (!built) return built.error();
-  auto loaded = load(*built, spec);
+  auto loaded = backend_->load(built->entry->artifact, spec);
   if (!loaded) {
     // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
     cache_->discard(built->key, loaded.error().message());
     built = build(spec, text);
     if (!built) return built.error();
-    loaded = load(*built, spec);
+    loaded = backend_->load(built->entry->artifact, spec);
     if (!loaded) {
       Error error = loaded.error();
       error.detail += (error.detail.empty() ? "" : "\n") + ("spec: " + spec.summary());
@@ -122,11 +122,6 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
   }
   return std::make_shared<const ReadyKernel>(
       ReadyKernel{std::move(*loaded), built->key, built->outcome, std::move(built->metadata)});
-}
-
-Result<std::shared_ptr<backend::LoadedKernel>> KernelProvider::load(const BuiltKernel& built,
-                                                                    const kernel::KernelSpec& spec) {
-  return backend_->load(built.entry->artifact, spec);
 }
 
 Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text) {

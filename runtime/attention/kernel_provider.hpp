@@ -69,8 +69,6 @@ class KernelProvider {
 
   [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text);
   [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text);
-  [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const BuiltKernel& built,
-                                                                    const kernel::KernelSpec& spec);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const;
   void log_build(const BuiltKernel& built) const;
