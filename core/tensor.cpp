@@ -1,13 +1,24 @@
 #include "flashspan/core/tensor.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace flashspan {
 
+namespace {
+
+/// Of counts; past 64 bits, the largest number there is, so that a check against any limit sees it.
+std::int64_t product(std::int64_t first, std::int64_t second) {
+  std::int64_t result = 0;
+  return __builtin_mul_overflow(first, second, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+}
+
+}  // namespace
+
 std::int64_t TensorView::element_count() const {
   std::int64_t count = 1;
-  for (int axis = 0; axis < rank; ++axis) count *= shape[static_cast<std::size_t>(axis)];
+  for (int axis = 0; axis < rank; ++axis) count = product(count, shape[static_cast<std::size_t>(axis)]);
   return count;
 }
 
@@ -21,7 +32,7 @@ TensorView TensorView::contiguous(void* data, DType dtype, std::initializer_list
   std::int64_t stride = 1;
   for (int axis = view.rank - 1; axis >= 0; --axis) {
     view.strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= view.shape[static_cast<std::size_t>(axis)];
+    stride = product(stride, view.shape[static_cast<std::size_t>(axis)]);
   }
   return view;
 }

@@ -49,7 +49,7 @@ ROOMS = (
     Room("templates/ptx"),
     Room("templates/tile", ("templates/ptx",)),
     Room("templates/mask", ("templates/ptx", DEVICE_PARAMETERS)),
-    Room("templates/generated", ("templates/mask",)),
+    Room("templates/generated", ("templates/ptx", "templates/mask")),
     Room("templates/plan", ("templates/mask", "templates/generated", DEVICE_PARAMETERS)),
     Room("templates/attention", ("templates/ptx", "templates/tile", "templates/mask", "templates/generated")),
     Room("templates/lint", anything=True),

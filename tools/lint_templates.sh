@@ -22,9 +22,10 @@ read_alone() {
 }
 
 while IFS= read -r template; do
-  # The stand-in for the spec counts the shared memory of one direction at a time.
+  # The stand-in for the spec has the tile and the shared memory of one family and direction at a time.
   case "$template" in
     */backward_mma.cuh) read_alone "$template" -DFLASHSPAN_LINT_BACKWARD ;;
+    */forward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER ;;
     *) read_alone "$template" ;;
   esac
 done < <(find templates -name '*.cuh' -not -path 'templates/lint/*' | sort)

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "codegen/kernel/emit_cuda_program.hpp"
+#include "codegen/kernel/emit_warpgroup_products.hpp"
 #include "codegen/kernel/include_lines.hpp"
 #include "codegen/kernel/template_library.hpp"
 #include "codegen/kernel/tile_config.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr const char* spec_header = "generated/kernel_spec.cuh";
 constexpr const char* program_header = "generated/mask_program.cuh";
+constexpr const char* products_header = "generated/warpgroup_products.cuh";
 constexpr int rows_per_warp = 16;
 
 std::string boolean(bool value) { return value ? "true" : "false"; }
@@ -31,6 +33,8 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("bool", "is_bf16", boolean(spec.dtype == DType::bf16));
   constant("int", "head_dim_qk", std::to_string(spec.head_dim_qk));
   constant("int", "head_dim_v", std::to_string(spec.head_dim_v));
+  text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };\n";
+  constant("Lowering", "lowering", std::string("Lowering::") + to_string(spec.lowering));
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
   constant("bool", "has_score", boolean(!spec.score.empty()));
   constant("bool", "aligned", boolean(spec.aligned));
@@ -39,8 +43,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("int", "num_warps", std::to_string(tile.num_warps));
   constant("int", "num_stages", std::to_string(tile.num_stages));
   constant("int", "column_groups", std::to_string(tile.num_warps * rows_per_warp / tile.block_m));
-  constant("int", "shared_bytes",
-           std::to_string(shared_memory_bytes(spec.direction, spec.dtype, spec.head_dim_qk, spec.head_dim_v, tile)));
+  constant("int", "shared_bytes", std::to_string(shared_memory_bytes(spec)));
   return text + "\n}  // namespace flashspan_device\n";
 }
 
@@ -63,7 +66,7 @@ std::string main_text(const KernelSpec& spec) {
   if (spec.lowering != mask::LoweringKind::none) text += "#include \"plan/plan_tiles.cuh\"\n";
   switch (spec.direction) {
     case Direction::forward:
-      return text + "#include \"attention/forward_mma.cuh\"\n";
+      return text + "#include \"attention/forward_" + to_string(spec.family) + ".cuh\"\n";
     case Direction::backward:
       return text + "#include \"attention/backward_mma.cuh\"\n";
   }
@@ -72,7 +75,9 @@ std::string main_text(const KernelSpec& spec) {
 
 std::vector<std::string> entry_points(const KernelSpec& spec) {
   std::vector<std::string> entries;
-  if (spec.lowering != mask::LoweringKind::none) entries.emplace_back(entry_plan_tiles);
+  if (spec.lowering != mask::LoweringKind::none) {
+    entries.insert(entries.end(), {entry_plan_classify, entry_plan_evaluate, entry_plan_lists});
+  }
   switch (spec.direction) {
     case Direction::forward:
       entries.emplace_back(entry_forward);
@@ -84,22 +89,71 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
   return entries;
 }
 
+/// The number of ranges along one axis and the function that computes them for one index of the other, `fixed`. Kernels
+/// without ranges name both in branches that the number takes out.
+std::string emit_range_function(const std::string& count_name, const std::string& function_name, const char* fixed,
+                                const mask::VisibleRanges* visible) {
+  const std::string count = std::to_string(visible == nullptr ? 0 : visible->ranges.size());
+  const std::string size = visible == nullptr ? "1" : count;
+  const char* const length = fixed[0] == 'q' ? "kv_len" : "q_len";
+  return "\n  static constexpr int " + count_name + " = " + count + ";\n\n  static __device__ __forceinline__ void " +
+         function_name + "(const ProgramArguments& arguments, int b, int h, int " + fixed +
+         ", int q_len, int kv_len, int (&begin)[" + size + "], int (&end)[" + size + "]) {\n#line 1 \"" +
+         (visible == nullptr ? "no ranges" : escaped("ranges: " + visible->program.to_text())) + "\"\n" +
+         (visible == nullptr ? "    begin[0] = end[0] = 0;\n" : emit_ranges(*visible, length)) + "  }\n";
+}
+
+/// The ranges that the lowering's kernel computes; nothing for the other lowerings.
+Result<std::optional<mask::VisibleRanges>> ranges_for(const mask::Program& mask, mask::LoweringKind lowering) {
+  using Ranges = std::optional<mask::VisibleRanges>;
+  if (lowering != mask::LoweringKind::row_ranges && lowering != mask::LoweringKind::column_bounds) return Ranges();
+  const bool rows = lowering == mask::LoweringKind::row_ranges;
+  auto derivation = mask::derive_visible_ranges(mask, rows ? mask::Variable::k : mask::Variable::q);
+  if (!derivation.found) {
+    return Error{ErrorCode::bad_argument, "kernel spec field 'lowering'", to_string(lowering),
+                 "a lowering that the mask has", derivation.obstacle};
+  }
+  return Ranges(std::move(derivation.visible));
+}
+
 }  // namespace
 
-std::string emit_mask_program(const mask::Program& mask, const mask::Program* score) {
+std::string emit_mask_program(const mask::Program& mask, const mask::Program* score, const EmittedRanges& ranges) {
   constexpr const char* coordinates =
       "const ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len";
+  const SideLookups lookups = side_lookups(mask);
   std::string text =
       "// mask_program.cuh -- generated: the mask and the score modification of one kernel.\n#pragma once\n\n"
-      "#include \"mask/interval.cuh\"\n\nnamespace flashspan_device {\n\nstruct MaskProgram {\n";
-  const auto function = [&text](const std::string& signature, const std::string& label, const std::string& body) {
-    text += "  static __device__ " + signature + " {\n#line 1 \"" + escaped(label) + "\"\n" + body + "  }\n\n";
+      "#include \"mask/index_range.cuh\"\n#include \"mask/interval.cuh\"\n\nnamespace flashspan_device {\n\nstruct MaskProgram {\n";
+  const auto constant = [&text](const char* type, const char* name, const std::string& value) {
+    text += std::string("  static constexpr ") + type + " " + name + " = " + value + ";\n";
   };
-  const std::string mask_label = "mask: " + mask.to_text();
-  function(std::string("__forceinline__ bool visible(") + coordinates + ")", mask_label, emit_values(mask));
-  function(
-      "TileClass classify(const ProgramArguments& arguments, Interval b, Interval h, Interval q, Interval k, int q_len, int kv_len)",
-      mask_label, emit_intervals(mask));
+  constant("int", "row_lookups", std::to_string(lookups.rows.size()));
+  constant("int", "column_lookups", std::to_string(lookups.columns.size()));
+  constant("bool", "lookups_by_tile", boolean(looks_up_by_tile(mask, lookups)));
+  const auto function = [&text](const std::string& signature, const std::string& label, const std::string& body) {
+    text += "\n  static __device__ " + signature + " {\n#line 1 \"" + escaped(label) + "\"\n" + body + "  }\n";
+  };
+  const std::string label = "mask: " + mask.to_text();
+  const auto mask_function = [&](const std::string& result, const std::string& parameters, const std::string& body) {
+    function(result + "(const ProgramArguments& arguments, " + parameters + ", int q_len, int kv_len)", label, body);
+  };
+  function(std::string("__forceinline__ bool visible(") + coordinates + ")", label, emit_values(mask, {}));
+  mask_function("__forceinline__ bool visible", "const int* row, const int* column, int b, int h, int q, int k",
+                emit_values(mask, lookups));
+  const auto side = [&](const char* look_up, const char* analyse, const char* axis,
+                        const std::vector<mask::NodeId>& of) {
+    const std::string position = std::string(" ") + axis;
+    mask_function(std::string("__forceinline__ void ") + look_up, "int* values, int b, int h, int" + position,
+                  emit_lookup_values(mask, of));
+    mask_function(std::string("__forceinline__ void ") + analyse,
+                  "Interval* ranges, Interval b, Interval h, Interval" + position, emit_lookup_ranges(mask, of));
+  };
+  side("look_up_row", "analyse_row", "q", lookups.rows);
+  side("look_up_column", "analyse_column", "k", lookups.columns);
+  mask_function("__forceinline__ TileClass classify",
+                "const Interval* row, const Interval* column, Interval b, Interval h, Interval q, Interval k",
+                emit_intervals(mask, lookups));
   const std::string parameters = std::string(coordinates) + ", float score";
   const std::string score_signature = "__forceinline__ float score(" + parameters + ")";
   const std::string gradient_signature = "__forceinline__ float score_gradient(" + parameters + ")";
@@ -108,10 +162,12 @@ std::string emit_mask_program(const mask::Program& mask, const mask::Program* sc
     function(score_signature, "no score", "    return score;\n");
     function(gradient_signature, "no score", "    return 1.f;\n");
   } else {
-    const std::string label = "score: " + score->to_text();
-    function(score_signature, label, emit_values(*score));
-    function(gradient_signature, "derivative of " + label, emit_values(mask::derivative_by_score(*score)));
+    const std::string score_label = "score: " + score->to_text();
+    function(score_signature, score_label, emit_values(*score, {}));
+    function(gradient_signature, "derivative of " + score_label, emit_values(mask::derivative_by_score(*score), {}));
   }
+  text += emit_range_function("row_ranges", "ranges_of_row", "q", ranges.rows);
+  text += emit_range_function("column_ranges", "ranges_of_column", "k", ranges.columns);
   return text + "};\n\n}  // namespace flashspan_device\n";
 }
 
@@ -124,17 +180,23 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
     if (!score) return score.error();
     score_program = *std::move(score);
   }
+  const auto visible = ranges_for(*mask_program, spec.lowering);
+  if (!visible) return visible.error();
+  EmittedRanges ranges;
+  const mask::VisibleRanges* const derived = visible->has_value() ? &**visible : nullptr;
+  (spec.lowering == mask::LoweringKind::row_ranges ? ranges.rows : ranges.columns) = derived;
   std::map<std::string, std::string, std::less<>> files;
   files.emplace(spec_header, emit_kernel_spec(spec));
-  files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr));
+  files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges));
+  if (spec.family == KernelFamily::hopper) files.emplace(products_header, emit_warpgroup_products(spec));
 
   SourceText source;
   source.language = Language::cuda;
   source.main = main_text(spec);
   source.entry_points = entry_points(spec);
-  const std::string program_text = files.find(program_header)->second;
+  const auto generated = files;
   collect_files(source.main, files);
-  collect_files(program_text, files);
+  for (const auto& [name, text] : generated) collect_files(text, files);
   for (auto& [name, text] : files) source.files.push_back(SourceFile{name, std::move(text)});
   return source;
 }

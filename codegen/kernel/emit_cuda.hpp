@@ -4,23 +4,36 @@
 
 #include "codegen/kernel/kernel_spec.hpp"
 #include "codegen/kernel/source_text.hpp"
+#include "codegen/mask/visible_ranges.hpp"
 
 namespace flashspan::kernel {
 
-/// Entry points. Every module defines plan_tiles (unless the lowering is `none`) and:
+/// Entry points. Every module defines the planner's three (unless the lowering is `none`) and:
 ///   forward:  attention_forward
 ///   backward: attention_backward_delta, attention_backward_dq, attention_backward_dkdv
-inline constexpr const char* entry_plan_tiles = "plan_tiles";
+inline constexpr const char* entry_plan_classify = "plan_classify";
+inline constexpr const char* entry_plan_evaluate = "plan_evaluate";
+inline constexpr const char* entry_plan_lists = "plan_lists";
 inline constexpr const char* entry_forward = "attention_forward";
 inline constexpr const char* entry_backward_delta = "attention_backward_delta";
 inline constexpr const char* entry_backward_dq = "attention_backward_dq";
 inline constexpr const char* entry_backward_dkdv = "attention_backward_dkdv";
 
-/// Error: internal only (a spec whose programs do not parse).
+/// Error: internal only (a spec whose programs do not parse, or whose mask has not the ranges of its lowering).
 [[nodiscard]] Result<SourceText> emit_cuda(const KernelSpec& spec);
 
+/// The mask's ranges that a kernel wants to ask for; null: none.
+struct EmittedRanges {
+  const mask::VisibleRanges* rows = nullptr;     ///< of keys, for a query
+  const mask::VisibleRanges* columns = nullptr;  ///< of queries, for a key
+};
+
 /// Text of generated/mask_program.cuh for a mask and an optional score program: a struct MaskProgram with
-/// visible(), classify(), score() and score_gradient(); without a score program the last two are the identity and 1.
-[[nodiscard]] std::string emit_mask_program(const mask::Program& mask, const mask::Program* score);
+/// visible(), classify(), score() and score_gradient(), the last two without a score program the identity and 1; and
+/// ranges_of_row() and ranges_of_column(), which give one empty range where there are none to ask for. What SideLookups
+/// names is looked up by look_up_row() and look_up_column(), or analyse_row() and analyse_column(), and then handed to
+/// visible() or classify().
+[[nodiscard]] std::string emit_mask_program(const mask::Program& mask, const mask::Program* score,
+                                            const EmittedRanges& ranges = {});
 
 }  // namespace flashspan::kernel

@@ -16,18 +16,60 @@ using mask::ValueType;
 
 class IntervalEmitter {
  public:
-  explicit IntervalEmitter(const Program& program) : program_(program), schedule_(mask::schedule(program)) {}
+  IntervalEmitter(const Program& program, const SideLookups& given)
+      : program_(program),
+        schedule_(mask::schedule(program)),
+        given_(given_names(program, given)),
+        is_given_(selection_of(program, given)) {}
 
-  std::string run() {
-    emit(schedule_.once, "    ");
+  std::string returning() {
+    emit_all_behind({program_.root()});
     const std::string root = name_of(program_.root());
     return std::move(text_) + "    return !" + root + ".can_be_true ? TileClass::empty : " + root +
            ".can_be_false ? TileClass::partial : TileClass::full;\n";
   }
 
+  std::string storing(const std::vector<NodeId>& lookups) {
+    std::vector<NodeId> integers;
+    for (const NodeId id : lookups) {
+      if (program_.node(id).type == ValueType::integer) integers.push_back(id);
+    }
+    emit_all_behind(integers);
+    for (std::size_t i = 0; i < lookups.size(); ++i) {
+      if (program_.node(lookups[i]).type != ValueType::integer) continue;
+      text_ += "    ranges[" + std::to_string(i) + "] = " + name_of(lookups[i]) + ";\n";
+    }
+    return std::move(text_);
+  }
+
+  [[nodiscard]] bool looks_up() {
+    select({program_.root()});
+    for (std::size_t id = 0; id < selected_.size(); ++id) {
+      const Node& node = program_.nodes()[id];
+      if (selected_[id] && !is_given_[id] && node.op == Op::lookup && node.type == ValueType::integer) return true;
+    }
+    return false;
+  }
+
  private:
+  /// What is behind a real node decides nothing.
+  void select(const std::vector<NodeId>& results) {
+    NodeSelection ends = is_given_;
+    for (std::size_t id = 0; id < ends.size(); ++id) {
+      if (program_.nodes()[id].type == ValueType::real) ends[id] = true;
+    }
+    selected_ = nodes_behind(program_, results, ends);
+  }
+
+  void emit_all_behind(const std::vector<NodeId>& results) {
+    select(results);
+    emit(schedule_.once, "    ");
+  }
+
   void emit(const std::vector<NodeId>& list, const std::string& indent) {
-    for (const NodeId id : list) emit(id, indent);
+    for (const NodeId id : list) {
+      if (selected_[static_cast<std::size_t>(id)]) emit(id, indent);
+    }
   }
 
   void emit(NodeId id, const std::string& indent) {
@@ -35,7 +77,7 @@ class IntervalEmitter {
     if (node.op == Op::any) return emit_any(id, indent);
     if (node.type == ValueType::real) return;  // nothing is known of reals
     const char* const type = node.type == ValueType::boolean ? "Truth" : "Interval";
-    text_ += indent + "const " + type + " " + name_of(id) + " = " + expression(node) + ";\n";
+    text_ += indent + "const " + type + " " + name_of(id) + " = " + expression(id) + ";\n";
   }
 
   void emit_any(NodeId id, const std::string& indent) {
@@ -53,10 +95,9 @@ class IntervalEmitter {
     line("  for (int64 " + value + " = " + range + ".begin.lo; " + value + " < " + range + ".end.hi; ++" + value +
          ") {");
     line("    const Interval " + loop_name(node.symbol) + " = single(" + value + ");");
+    line("    (void)" + loop_name(node.symbol) + ";");
     if (const auto body = schedule_.by_loop.find(node.symbol); body != schedule_.by_loop.end()) {
       emit(body->second, indent + "    ");
-    } else {
-      line("    (void)" + loop_name(node.symbol) + ";");
     }
     line("    if (" + body_value + ".can_be_true) " + result + ".can_be_true = true;");
     line("    if (" + range + ".always_takes(" + value + ") && !" + body_value + ".can_be_false) {");
@@ -100,7 +141,9 @@ class IntervalEmitter {
     return text + "}})";
   }
 
-  [[nodiscard]] std::string expression(const Node& node) const {
+  [[nodiscard]] std::string expression(NodeId id) const {
+    const Node& node = program_.node(id);
+    if (const std::string& name = given_[static_cast<std::size_t>(id)]; !name.empty()) return name;
     switch (node.op) {
       case Op::integer_constant:
         return "single(" + integer_literal(node.integer) + ")";
@@ -163,11 +206,24 @@ class IntervalEmitter {
 
   const Program& program_;
   const mask::Schedule schedule_;
+  const std::vector<std::string> given_;
+  const NodeSelection is_given_;
+  NodeSelection selected_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string emit_intervals(const mask::Program& program) { return IntervalEmitter(program).run(); }
+std::string emit_intervals(const mask::Program& program, const SideLookups& given) {
+  return IntervalEmitter(program, given).returning();
+}
+
+std::string emit_lookup_ranges(const mask::Program& program, const std::vector<NodeId>& lookups) {
+  return IntervalEmitter(program, {}).storing(lookups);
+}
+
+bool looks_up_by_tile(const mask::Program& program, const SideLookups& given) {
+  return IntervalEmitter(program, given).looks_up();
+}
 
 }  // namespace flashspan::kernel

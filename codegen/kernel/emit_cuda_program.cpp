@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "codegen/kernel/emit_cuda_names.hpp"
@@ -22,17 +23,43 @@ using mask::ValueType;
 
 class ValueEmitter {
  public:
-  explicit ValueEmitter(const Program& program)
-      : program_(program), schedule_(mask::schedule(program)), ranges_(mask::value_ranges(program)) {}
+  ValueEmitter(const Program& program, const SideLookups& given)
+      : ValueEmitter(program, mask::schedule(program), given) {}
+  ValueEmitter(const Program& program, mask::Schedule schedule, const SideLookups& given)
+      : program_(program),
+        schedule_(std::move(schedule)),
+        ranges_(mask::value_ranges(program)),
+        given_(given_names(program, given)),
+        is_given_(selection_of(program, given)) {}
 
-  std::string run() {
-    emit(schedule_.once, "    ");
-    return std::move(text_) + "    return " + name_of(program_.root()) + ";\n";
+  /// Statements that declare every node behind the results.
+  std::string declaring(const std::vector<NodeId>& results) {
+    emit_all_behind(results);
+    return std::move(text_);
+  }
+
+  std::string returning() { return declaring({program_.root()}) + "    return " + name_of(program_.root()) + ";\n"; }
+
+  std::string storing(const std::vector<NodeId>& results) {
+    emit_all_behind(results);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::string name = name_of(results[i]);
+      text_ += "    values[" + std::to_string(i) +
+               "] = " + (is_real(results[i]) ? "__float_as_int(" + name + ")" : name) + ";\n";
+    }
+    return std::move(text_);
   }
 
  private:
+  void emit_all_behind(const std::vector<NodeId>& results) {
+    selected_ = nodes_behind(program_, results, is_given_);
+    emit(schedule_.once, "    ");
+  }
+
   void emit(const std::vector<NodeId>& list, const std::string& indent) {
-    for (const NodeId id : list) emit(id, indent);
+    for (const NodeId id : list) {
+      if (selected_[static_cast<std::size_t>(id)]) emit(id, indent);
+    }
   }
 
   void emit(NodeId id, const std::string& indent) {
@@ -103,6 +130,9 @@ class ValueEmitter {
 
   [[nodiscard]] std::string expression(NodeId id) const {
     const Node& node = program_.node(id);
+    if (const std::string& name = given_[static_cast<std::size_t>(id)]; !name.empty()) {
+      return is_real(id) ? "__int_as_float(" + name + ")" : name;
+    }
     switch (node.op) {
       case Op::integer_constant:
         return integer_literal(node.integer);
@@ -245,15 +275,55 @@ class ValueEmitter {
   const Program& program_;
   const mask::Schedule schedule_;
   const std::vector<mask::Interval> ranges_;
+  const std::vector<std::string> given_;
+  const NodeSelection is_given_;
+  NodeSelection selected_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string emit_values(const mask::Program& program) { return ValueEmitter(program).run(); }
+std::string emit_values(const mask::Program& program, const SideLookups& given) {
+  return ValueEmitter(program, given).returning();
+}
+
+std::string emit_lookup_values(const mask::Program& program, const std::vector<NodeId>& lookups) {
+  return ValueEmitter(program, SideLookups{}).storing(lookups);
+}
+
+std::string emit_ranges(const mask::VisibleRanges& visible, const std::string& length) {
+  std::vector<NodeId> ends;
+  for (const mask::IndexRange& range : visible.ranges) ends.insert(ends.end(), {range.begin, range.end});
+  std::string text = ValueEmitter(visible.program, mask::schedule(visible.program, ends), {}).declaring(ends);
+  const auto cut = [&](std::size_t i) {
+    const std::string place = "[" + std::to_string(i) + "]";
+    return "    cut_range(" + name_of(visible.ranges[i].begin) + ", " + name_of(visible.ranges[i].end) + ", " + length +
+           ", begin" + place + ", end" + place + ");\n";
+  };
+  for (std::size_t i = 0; i < visible.ranges.size(); ++i) text += cut(i);
+  return text;
+}
 
 std::string name_of(NodeId id) { return "n" + std::to_string(id); }
 std::string loop_name(int loop) { return "loop" + std::to_string(loop); }
+
+std::vector<std::string> given_names(const mask::Program& program, const SideLookups& given) {
+  std::vector<std::string> names(program.nodes().size());
+  const auto name_side = [&names](const std::vector<NodeId>& lookups, const char* array) {
+    for (std::size_t i = 0; i < lookups.size(); ++i) {
+      names[static_cast<std::size_t>(lookups[i])] = std::string(array) + "[" + std::to_string(i) + "]";
+    }
+  };
+  name_side(given.rows, "row");
+  name_side(given.columns, "column");
+  return names;
+}
+
+NodeSelection selection_of(const mask::Program& program, const SideLookups& given) {
+  NodeSelection selection;
+  for (const std::string& name : given_names(program, given)) selection.push_back(!name.empty());
+  return selection;
+}
 
 std::string integer_literal(std::int64_t value) {
   // The smallest integer has no literal of its own.

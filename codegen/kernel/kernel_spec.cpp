@@ -99,9 +99,9 @@ std::optional<Direction> direction_from_string(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<mask::LoweringKind> lowering_from_string(std::string_view text) {
-  for (mask::LoweringKind kind : {mask::LoweringKind::none, mask::LoweringKind::expression}) {
-    if (text == mask::to_string(kind)) return kind;
+std::optional<KernelFamily> family_from_string(std::string_view text) {
+  for (KernelFamily family : {KernelFamily::mma, KernelFamily::hopper}) {
+    if (text == to_string(family)) return family;
   }
   return std::nullopt;
 }
@@ -121,6 +121,16 @@ std::optional<bool> bool_from_string(std::string_view text) {
 
 }  // namespace
 
+const char* to_string(KernelFamily family) {
+  switch (family) {
+    case KernelFamily::mma:
+      return "mma";
+    case KernelFamily::hopper:
+      return "hopper";
+  }
+  return "unknown";
+}
+
 std::string to_string(const Target& target) {
   return target.kind == DeviceKind::cpu ? "cpu" : flashspan::to_string(target.arch);
 }
@@ -129,10 +139,11 @@ std::string KernelSpec::to_text() const {
   std::string text;
   put(text, "direction", to_string(direction));
   put(text, "target", to_string(target));
+  put(text, "family", to_string(family));
   put(text, "dtype", to_string(dtype));
   put(text, "head_dim_qk", std::to_string(head_dim_qk));
   put(text, "head_dim_v", std::to_string(head_dim_v));
-  put(text, "lowering", mask::to_string(lowering));
+  put(text, "lowering", to_string(lowering));
   put(text, "mask", mask);
   put(text, "score", score);
   put(text, "aligned", aligned ? "true" : "false");
@@ -150,10 +161,12 @@ Result<KernelSpec> KernelSpec::from_text(const std::string& text) {
   KernelSpec spec;
   spec.direction = reader.one_of<Direction>("direction", "forward or backward", direction_from_string);
   spec.target = reader.one_of<Target>("target", "cpu or an architecture such as sm_90", target_from_string);
+  spec.family = reader.one_of<KernelFamily>("family", "mma or hopper", family_from_string);
   spec.dtype = reader.one_of<DType>("dtype", "f32, f16, bf16 or i32", dtype_from_string);
   spec.head_dim_qk = reader.number("head_dim_qk");
   spec.head_dim_v = reader.number("head_dim_v");
-  spec.lowering = reader.one_of<mask::LoweringKind>("lowering", "none or expression", lowering_from_string);
+  spec.lowering = reader.one_of<LoweringKind>("lowering", "none, row_ranges, column_bounds, bit_tiles or expression",
+                                              lowering_from_string);
   spec.mask = reader.text("mask");
   spec.score = reader.text("score");
   spec.aligned = reader.one_of<bool>("aligned", "true or false", bool_from_string);
@@ -167,10 +180,12 @@ Result<KernelSpec> KernelSpec::from_text(const std::string& text) {
 
 std::string KernelSpec::summary() const {
   std::string text = to_string(direction);
-  text += " " + to_string(target) + " " + to_string(dtype) + " d" + std::to_string(head_dim_qk);
+  text += " " + to_string(target);
+  if (family != KernelFamily::mma) text += std::string(" ") + to_string(family);
+  text += std::string(" ") + to_string(dtype) + " d" + std::to_string(head_dim_qk);
   if (head_dim_v != head_dim_qk) text += "/" + std::to_string(head_dim_v);
   text += " " + std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n);
-  text += std::string(" ") + mask::to_string(lowering);
+  text += std::string(" ") + to_string(lowering);
   if (!score.empty()) text += " score";
   if (!aligned) text += " unaligned";
   return text;
@@ -182,6 +197,7 @@ std::size_t KernelSpecHash::operator()(const KernelSpec& spec) const noexcept {
   mix(static_cast<std::size_t>(spec.direction));
   mix(static_cast<std::size_t>(spec.target.kind));
   mix(static_cast<std::size_t>(spec.target.arch.number) * 256 + static_cast<unsigned char>(spec.target.arch.suffix));
+  mix(static_cast<std::size_t>(spec.family));
   mix(static_cast<std::size_t>(spec.dtype));
   mix(static_cast<std::size_t>(spec.head_dim_qk));
   mix(static_cast<std::size_t>(spec.head_dim_v));

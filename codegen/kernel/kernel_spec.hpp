@@ -16,10 +16,17 @@ namespace flashspan::kernel {
 struct TileConfig {
   int block_m = 64;
   int block_n = 64;
-  int num_warps = 4;   ///< CUDA only
+  int num_warps = 4;   ///< CUDA only: warps that compute
   int num_stages = 1;  ///< CUDA only: key/value tiles in flight
   friend bool operator==(const TileConfig&, const TileConfig&) = default;
 };
+
+/// Which templates a CUDA kernel is made of; a CPU kernel has no family.
+enum class KernelFamily {
+  mma,     ///< mma.sync and cp.async: every architecture from sm_80 on
+  hopper,  ///< wgmma and the copy engine: sm_90a
+};
+[[nodiscard]] const char* to_string(KernelFamily family);
 
 /// What executes the kernel: a CUDA architecture ("sm_90a") or the host CPU ("cpu").
 struct Target {
@@ -32,6 +39,7 @@ struct Target {
 struct KernelSpec {
   Direction direction = Direction::forward;
   Target target;
+  KernelFamily family = KernelFamily::mma;
   DType dtype = DType::f32;  ///< of query, key, value, out and their gradients
   int head_dim_qk = 0;
   int head_dim_v = 0;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t bytes_per_element = 2;  // CUDA kernels take f16 and bf16
 constexpr std::int64_t row_padding = 8;        // see templates/tile/shared_tile.cuh
 constexpr std::int64_t kibibyte = 1024;
+constexpr Arch hopper_arch{90, 'a'};
 
 // From the most to the least demanding. The first that fits the architecture is taken.
 constexpr std::array forward_tiles{
@@ -29,13 +30,78 @@ constexpr std::array wide_backward_tiles{
     TileConfig{.block_m = 32, .block_n = 32, .num_warps = 4, .num_stages = 1},
 };
 constexpr int widest_narrow_backward = 256;
+// wgmma: 64 query rows a warpgroup. Wide tiles of keys first; with a third warpgroup a thread has 160 registers, which
+// is enough for 64 columns of results if neither mask nor score takes many, and the exponentials of small head dims
+// need its help.
+constexpr std::array narrow_hopper_tiles{
+    TileConfig{.block_m = 192, .block_n = 128, .num_warps = 12, .num_stages = 2},
+};
+constexpr std::array hopper_tiles{
+    TileConfig{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2},
+    TileConfig{.block_m = 128, .block_n = 112, .num_warps = 8, .num_stages = 2},
+    TileConfig{.block_m = 128, .block_n = 96, .num_warps = 8, .num_stages = 2},
+    TileConfig{.block_m = 128, .block_n = 80, .num_warps = 8, .num_stages = 2},
+};
+// What a score program computes with is taken from the scores of a tile.
+constexpr std::array wide_scored_hopper_tiles{
+    TileConfig{.block_m = 128, .block_n = 64, .num_warps = 8, .num_stages = 2},
+};
+constexpr int widest_narrow_hopper = 64;
+constexpr int widest_scored_hopper = 192;
 constexpr TileConfig cpu_tile{.block_m = 64, .block_n = 64, .num_warps = 1, .num_stages = 1};
 
-std::span<const TileConfig> candidates(Direction direction, int head_dim_qk, int head_dim_v) {
-  if (direction == Direction::forward) return forward_tiles;
-  if (padded_head_dim(head_dim_qk) + padded_head_dim(head_dim_v) <= widest_narrow_backward)
+std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
+  if (spec.direction == Direction::forward) return forward_tiles;
+  if (padded_head_dim(spec.head_dim_qk) + padded_head_dim(spec.head_dim_v) <= widest_narrow_backward)
     return narrow_backward_tiles;
   return wide_backward_tiles;
+}
+
+std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
+  const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
+  if (!spec.score.empty() && head_dim > widest_scored_hopper) return wide_scored_hopper_tiles;
+  if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_tiles;
+  return hopper_tiles;
+}
+
+std::span<const TileConfig> candidates(const KernelSpec& spec, bool light_mask) {
+  switch (spec.family) {
+    case KernelFamily::mma:
+      return mma_candidates(spec);
+    case KernelFamily::hopper:
+      return hopper_candidates(spec, light_mask);
+  }
+  return {};
+}
+
+std::int64_t mma_shared_bytes(const KernelSpec& spec) {
+  const TileConfig& tile = spec.tile;
+  const std::int64_t qk_pitch = padded_head_dim(spec.head_dim_qk) + row_padding;
+  const std::int64_t v_pitch = padded_head_dim(spec.head_dim_v) + row_padding;
+  switch (spec.direction) {
+    case Direction::forward:
+      return (tile.block_m * qk_pitch + tile.num_stages * (tile.block_n * (qk_pitch + v_pitch))) * bytes_per_element;
+    case Direction::backward: {
+      constexpr std::int64_t bytes_per_float = 4;
+      // Query, dO, key and value; LSE and delta of the query rows, and one number per key.
+      return (tile.block_m + tile.block_n) * (qk_pitch + v_pitch) * bytes_per_element +
+             (2 * tile.block_m + tile.block_n) * bytes_per_float;
+    }
+  }
+  return 0;
+}
+
+/// Panels of 64 columns (templates/ptx/warpgroup.cuh), and the barriers and items of templates/attention/
+/// forward_hopper.cuh.
+std::int64_t hopper_shared_bytes(const KernelSpec& spec) {
+  constexpr std::int64_t panel_columns = 64;
+  constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
+  constexpr std::int64_t exchange_bytes = 256;
+  const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
+  const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
+  const TileConfig& tile = spec.tile;
+  return (tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) * panel_row_bytes +
+         exchange_bytes;
 }
 
 Result<void> check_head_dim(const char* name, int head_dim) {
@@ -44,6 +110,16 @@ Result<void> check_head_dim(const char* name, int head_dim) {
                std::to_string(smallest_head_dim) + " to " + std::to_string(largest_head_dim) + " in steps of " +
                    std::to_string(head_dim_step) + " on CUDA",
                ""};
+}
+
+/// Of the 232 registers of a computing thread of the hopper family, scores, weights and results take these; what is
+/// left is for addresses, row maxima and the mask. The mma family's tiles are all small enough.
+bool registers_fit(const KernelSpec& spec) {
+  if (spec.family != KernelFamily::hopper) return true;
+  constexpr int most_registers = 190;
+  const int scores = spec.tile.block_n / 2;
+  const int weights = spec.tile.block_n / 4;
+  return scores + weights + padded_head_dim(spec.head_dim_v) / 2 <= most_registers;
 }
 
 }  // namespace
@@ -64,39 +140,43 @@ std::int64_t shared_memory_limit(Arch arch) {
   }
 }
 
-std::int64_t shared_memory_bytes(Direction direction, DType dtype, int head_dim_qk, int head_dim_v,
-                                 const TileConfig& tile) {
-  (void)dtype;
-  const std::int64_t qk_pitch = padded_head_dim(head_dim_qk) + row_padding;
-  const std::int64_t v_pitch = padded_head_dim(head_dim_v) + row_padding;
-  switch (direction) {
-    case Direction::forward:
-      return (tile.block_m * qk_pitch + tile.num_stages * tile.block_n * (qk_pitch + v_pitch)) * bytes_per_element;
-    case Direction::backward: {
-      constexpr std::int64_t bytes_per_float = 4;
-      // Query, dO, key and value; LSE and delta of the query rows, and one number per key.
-      return (tile.block_m + tile.block_n) * (qk_pitch + v_pitch) * bytes_per_element +
-             (2 * tile.block_m + tile.block_n) * bytes_per_float;
-    }
+std::int64_t shared_memory_bytes(const KernelSpec& spec) {
+  switch (spec.family) {
+    case KernelFamily::mma:
+      return mma_shared_bytes(spec);
+    case KernelFamily::hopper:
+      return hopper_shared_bytes(spec);
   }
   return 0;
 }
 
-Result<TileConfig> default_tile(Direction direction, const Target& target, DType dtype, int head_dim_qk,
-                                int head_dim_v) {
-  if (target.kind == DeviceKind::cpu) return cpu_tile;
-  if (const auto fits = check_head_dim("head_dim_qk", head_dim_qk); !fits) return fits.error();
-  if (const auto fits = check_head_dim("head_dim_v", head_dim_v); !fits) return fits.error();
-  const std::int64_t limit = shared_memory_limit(target.arch);
-  const auto tiles = candidates(direction, head_dim_qk, head_dim_v);
-  const auto found = std::find_if(tiles.begin(), tiles.end(), [&](const TileConfig& tile) {
-    return shared_memory_bytes(direction, dtype, head_dim_qk, head_dim_v, tile) <= limit;
-  });
-  if (found != tiles.end()) return *found;
-  return Error{ErrorCode::unsupported, "head_dim_qk",
-               std::to_string(head_dim_qk) + " with head_dim_v " + std::to_string(head_dim_v),
-               "head dims whose tiles fit " + std::to_string(limit) + " bytes of shared memory on " + to_string(target),
-               ""};
+FamilyChoice choose_family(const KernelSpec& spec) {
+  if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
+  if (spec.target.arch != hopper_arch) {
+    return {KernelFamily::mma, "mma.sync runs on " + to_string(spec.target) + "; wgmma is sm_90a's alone"};
+  }
+  if (spec.direction == Direction::backward) return {KernelFamily::mma, "there is no wgmma backward yet"};
+  if (!spec.aligned) {
+    return {KernelFamily::mma, "the copy engine takes rows and strides of multiples of 16 bytes, and these are not"};
+  }
+  return {KernelFamily::hopper, "sm_90a, and every row starts at a multiple of 16 bytes"};
+}
+
+Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {
+  if (spec.target.kind == DeviceKind::cpu) return cpu_tile;
+  if (const auto fits = check_head_dim("head_dim_qk", spec.head_dim_qk); !fits) return fits.error();
+  if (const auto fits = check_head_dim("head_dim_v", spec.head_dim_v); !fits) return fits.error();
+  const std::int64_t limit = shared_memory_limit(spec.target.arch);
+  KernelSpec tried = spec;
+  for (const TileConfig& tile : candidates(spec, light_mask)) {
+    tried.tile = tile;
+    if (shared_memory_bytes(tried) <= limit && registers_fit(tried)) return tile;
+  }
+  return Error{
+      ErrorCode::unsupported, "head_dim_qk",
+      std::to_string(spec.head_dim_qk) + " with head_dim_v " + std::to_string(spec.head_dim_v),
+      "head dims whose tiles fit " + std::to_string(limit) + " bytes of shared memory on " + to_string(spec.target),
+      ""};
 }
 
 }  // namespace flashspan::kernel

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "codegen/kernel/kernel_spec.hpp"
 
@@ -20,11 +21,18 @@ inline constexpr int head_dim_step = 8;
 /// Bytes of shared memory that one block may ask for on `arch` (opt-in limit, CUDA C++ Programming Guide,
 /// table "Technical Specifications per Compute Capability").
 [[nodiscard]] std::int64_t shared_memory_limit(Arch arch);
-/// Bytes of dynamic shared memory that the kernel(s) of this direction ask for.
-[[nodiscard]] std::int64_t shared_memory_bytes(Direction direction, DType dtype, int head_dim_qk, int head_dim_v,
-                                               const TileConfig& tile);
-/// The default tile. Error: unsupported, naming the head dim and the limit, if nothing fits.
-[[nodiscard]] Result<TileConfig> default_tile(Direction direction, const Target& target, DType dtype, int head_dim_qk,
-                                              int head_dim_v);
+/// Bytes of dynamic shared memory that the kernel(s) of this spec ask for.
+[[nodiscard]] std::int64_t shared_memory_bytes(const KernelSpec& spec);
+
+struct FamilyChoice {
+  KernelFamily family = KernelFamily::mma;
+  std::string reason;  ///< one line for `flashspan explain`
+};
+/// The fastest family that can serve a spec whose direction, target and alignment are set.
+[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec);
+
+/// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
+/// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.
+[[nodiscard]] Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask);
 
 }  // namespace flashspan::kernel

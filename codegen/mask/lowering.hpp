@@ -4,21 +4,25 @@
 #include <string>
 
 #include "codegen/mask/program.hpp"
+#include "flashspan/core/error.hpp"
+#include "flashspan/core/lowering.hpp"
 
 namespace flashspan::mask {
 
-/// Later lowerings (row ranges, column bounds, bit tiles) join here; each is a choice, never a different answer.
-enum class LoweringKind {
-  none,        ///< every pair is visible: no plan, no test
-  expression,  ///< partial tiles evaluate the program per element
-};
+using flashspan::LoweringKind;
 
 struct Lowering {
   LoweringKind kind = LoweringKind::expression;
   std::string reason;  ///< one line for `flashspan explain`; not part of any identity
 };
 
-[[nodiscard]] const char* to_string(LoweringKind kind);
+/// True if a kernel that evaluates the program for a pair needs few registers for it: no loop, no division of integers,
+/// few operations. Kernels of the largest tiles have none to spare.
+[[nodiscard]] bool evaluates_in_few_registers(const Program& simplified);
+
+/// The first that serves, in the order of LoweringKind. Backward kernels know `none` and `expression` only.
 [[nodiscard]] Lowering lower(const Program& simplified, Direction direction);
+/// The one asked for. Error: unsupported, if it would not give the mask.
+[[nodiscard]] Result<Lowering> lower_as(const Program& simplified, Direction direction, LoweringKind kind);
 
 }  // namespace flashspan::mask

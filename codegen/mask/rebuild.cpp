@@ -1,6 +1,7 @@
 // rebuild.cpp -- see rebuild.hpp.
 #include "codegen/mask/rebuild.hpp"
 
+#include <array>
 #include <map>
 
 namespace flashspan::mask {
@@ -43,31 +44,38 @@ std::vector<Declaration> kept(const std::vector<Declaration>& declarations, cons
 
 }  // namespace
 
-std::vector<NodeId> live_nodes(const Program& program) {
+std::vector<NodeId> live_nodes(const Program& program, std::span<const NodeId> roots) {
   std::vector<NodeId> order;
-  if (program.nodes().empty()) return order;
   struct Visit {
     NodeId node;
     std::size_t next_operand;
   };
   std::vector<char> seen(program.nodes().size(), 0);
-  std::vector<Visit> path{{program.root(), 0}};  // a stack of our own: chains may be long
-  seen[static_cast<std::size_t>(program.root())] = 1;
-  while (!path.empty()) {
-    Visit& visit = path.back();
-    const std::vector<NodeId>& operands = program.node(visit.node).operands;
-    if (visit.next_operand == operands.size()) {
+  std::vector<Visit> path;  // a stack of our own: chains may be long
+  const auto enter = [&](NodeId node) {
+    if (seen[static_cast<std::size_t>(node)] != 0) return;
+    seen[static_cast<std::size_t>(node)] = 1;
+    path.push_back({node, 0});
+  };
+  for (const NodeId root : roots) {
+    enter(root);
+    while (!path.empty()) {
+      Visit& visit = path.back();
+      const std::vector<NodeId>& operands = program.node(visit.node).operands;
+      if (visit.next_operand < operands.size()) {
+        enter(operands[visit.next_operand++]);
+        continue;
+      }
       order.push_back(visit.node);
       path.pop_back();
-      continue;
-    }
-    const NodeId operand = operands[visit.next_operand++];
-    if (seen[static_cast<std::size_t>(operand)] == 0) {
-      seen[static_cast<std::size_t>(operand)] = 1;
-      path.push_back({operand, 0});
     }
   }
   return order;
+}
+
+std::vector<NodeId> live_nodes(const Program& program) {
+  if (program.nodes().empty()) return {};
+  return live_nodes(program, std::array{program.root()});
 }
 
 Program rebuild(const Program& program, Declarations declarations) {

@@ -2,13 +2,19 @@
 #include "codegen/mask/schedule.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "codegen/mask/rebuild.hpp"
 
 namespace flashspan::mask {
 
 Schedule schedule(const Program& program) {
-  const std::vector<NodeId> live = live_nodes(program);
+  if (program.nodes().empty()) return {};
+  return schedule(program, std::array{program.root()});
+}
+
+Schedule schedule(const Program& program, std::span<const NodeId> roots) {
+  const std::vector<NodeId> live = live_nodes(program, roots);
   const std::vector<std::vector<int>> free_loops = program.free_loops_by_node();
   std::unordered_map<int, NodeId> any_of_loop;
   for (const NodeId id : live) {

@@ -1,6 +1,7 @@
 // schedule.hpp -- which nodes to compute once, and which again for every value of a loop variable.
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -16,5 +17,7 @@ struct Schedule {
 };
 
 [[nodiscard]] Schedule schedule(const Program& program);
+/// For what the given nodes need, in place of the program's root.
+[[nodiscard]] Schedule schedule(const Program& program, std::span<const NodeId> roots);
 
 }  // namespace flashspan::mask

@@ -39,5 +39,7 @@ inline constexpr std::int64_t max_analysed_trips = 256;
 /// contents, any scalars), used by the emitters to choose 32-bit arithmetic where it is provably exact.
 /// For boolean and real nodes the entry is the full 64-bit range and means nothing.
 [[nodiscard]] std::vector<Interval> value_ranges(const Program& program);
+/// The same for one integer node whose operands are in `ranges`; for a loop variable the full range.
+[[nodiscard]] Interval value_range(const Node& node, const std::vector<Interval>& ranges);
 
 }  // namespace flashspan::mask

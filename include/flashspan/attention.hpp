@@ -66,10 +66,11 @@ struct AttentionOptions {
   std::optional<std::string> cache_dir;  ///< default: FLASHSPAN_CACHE_DIR, XDG cache, private temp; "" : memory only
 };
 
-/// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use.
+/// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use. The last copy
+/// must outlive the work it queued, and the CUDA graphs that captured it.
 class Attention {
  public:
-  /// Error: no_device, missing_component (with the command that installs it).
+  /// Error: no_device, missing_component (with the command that installs it), bad_argument (of the environment).
   static Result<Attention> open(Device device, const AttentionOptions& options = {});
 
   [[nodiscard]] Device device() const;
@@ -79,12 +80,14 @@ class Attention {
   [[nodiscard]] Result<std::int64_t> workspace_bytes(const BackwardCall& call) const;
 
   /// Compiles and loads the kernel that the call would use, without launching. After it, the call neither
-  /// compiles nor allocates nor synchronises, and may be captured in a CUDA graph.
+  /// compiles nor allocates nor synchronises, and may be captured in a CUDA graph. (Of an Attention that has more than
+  /// FLASHSPAN_MAX_LOADED_KERNELS kernels, default 1024, the least recently used are unloaded, never captured ones.)
   Result<KernelRecord> prepare(const ForwardCall& call);
   Result<KernelRecord> prepare(const BackwardCall& call);
 
   /// Checks every argument, then queues the work on call.stream (CUDA) or does it (CPU).
-  /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills.
+  /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills. A call on
+  /// a stream that is being captured is refused if its kernel is not loaded; the capture goes on.
   Result<void> forward(const ForwardCall& call);
   Result<void> backward(const BackwardCall& call);
 

@@ -37,6 +37,8 @@ struct DirectionPlan {
   Direction direction = Direction::forward;
   std::string lowering;
   std::string lowering_reason;
+  std::string kernel_family;  ///< which templates the kernel is made of: "mma", "hopper"; empty for the CPU
+  std::string kernel_family_reason;
   std::string spec;  ///< KernelSpec text, one "name = value" a line
   std::int64_t block_m = 0, block_n = 0;
   double flops = 0;  ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head

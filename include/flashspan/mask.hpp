@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "flashspan/core/error.hpp"
+#include "flashspan/core/lowering.hpp"
 #include "flashspan/core/tensor.hpp"
 #include "flashspan/core/types.hpp"
 
@@ -87,8 +88,9 @@ class Mask {
   static Result<Mask> scfa_hash(const AttentionShape& shape, const TensorView& q_idx, const TensorView& k_idx,
                                 const TensorView& q_hash, const TensorView& k_hash, bool strict = false);
   /// Block lists (FlexAttention's form): per block row, counts i32 [B | 1, H | 1, ceil(Sq / block_q)] and key-block
-  /// indices i32 [.., N]; entries past the count or outside [0, ceil(Sk / block_k)) are ignored. If `predicate` is
-  /// given it is applied inside every listed block.
+  /// indices i32 [.., N]; entries past the count or outside [0, ceil(Sk / block_k)) are ignored. A block that is listed
+  /// twice in a row is refused; where the lists are on a device, which is not read, a row sees the union of its list.
+  /// If `predicate` is given it is applied inside every listed block.
   static Result<Mask> block_list(const AttentionShape& shape, const TensorView& counts, const TensorView& indices,
                                  std::int64_t block_q, std::int64_t block_k, const Mask* predicate = nullptr);
 
@@ -96,6 +98,11 @@ class Mask {
   [[nodiscard]] Mask operator&(const Mask& other) const;
   [[nodiscard]] Mask operator|(const Mask& other) const;
   [[nodiscard]] Mask operator~() const;
+
+  /// The same mask, applied in one direction by the lowering that is asked for rather than chosen: for tests and
+  /// measurements, as results are the same. A mask that is made from it by & | ~ is chosen for anew.
+  /// Error: unsupported, with what stands in the way, if the lowering cannot give this mask.
+  [[nodiscard]] Result<Mask> with_lowering(Direction direction, LoweringKind kind) const;
 
   /// The same mask with its tensors copied to `device` (synchronously); the copies belong to the new mask.
   [[nodiscard]] Result<Mask> to(Device device) const;

@@ -67,10 +67,12 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   const api::Settings& settings = api::settings();
   auto backend = api::open_backend(device, settings);
   if (!backend) return backend.error();
+  const auto max_loaded = api::max_loaded_kernels(settings, attention::default_max_loaded_kernels);
+  if (!max_loaded) return max_loaded.error();
   const LogSink log = options.log ? options.log : api::standard_log(settings.log);
   const auto folder = api::cache_folder(settings, options.cache_dir);
   auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, log),
-                                                             api::dump_folders(settings, folder), log);
+                                                             api::dump_folders(settings, folder), log, *max_loaded);
   return Attention(std::make_shared<State>(State{attention::AttentionOp(std::move(*backend), std::move(kernels))}));
 }
 

@@ -116,6 +116,7 @@ Mask finish_mask(MaskState state) {
   state.signature = state.program.to_signature();
   state.forward_lowering = mask::lower(state.program, Direction::forward);
   state.backward_lowering = mask::lower(state.program, Direction::backward);
+  state.light = mask::evaluates_in_few_registers(state.program);
   return Mask(std::make_shared<const MaskState>(std::move(state)));
 }
 

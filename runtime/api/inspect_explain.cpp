@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "codegen/kernel/tile_config.hpp"
 #include "codegen/mask/score_derivative.hpp"
 #include "codegen/mask/simplify.hpp"
 #include "flashspan/inspect.hpp"
@@ -73,8 +74,10 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
   const mask::Lowering& lowering = attention::lowering_of(mask.state(), direction);
   DirectionPlan plan;
   plan.direction = direction;
-  plan.lowering = mask::to_string(lowering.kind);
+  plan.lowering = to_string(lowering.kind);
   plan.lowering_reason = lowering.reason;
+  if (arch) plan.kernel_family = to_string(spec->family);
+  plan.kernel_family_reason = kernel::choose_family(*spec).reason;
   plan.spec = spec->to_text();
   plan.block_m = spec->tile.block_m;
   plan.block_n = spec->tile.block_n;

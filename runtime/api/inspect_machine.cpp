@@ -1,4 +1,5 @@
 // inspect_machine.cpp -- what Flashspan finds on this machine, and the command that installs what is missing.
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -12,9 +13,13 @@ namespace flashspan {
 
 namespace {
 
+/// The lines of a message, with "; " between them.
 std::string one_line(const Error& error) {
-  std::string text = error.message();
-  for (char& character : text) character = character == '\n' ? ';' : character;
+  std::istringstream lines(error.message());
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) text += (text.empty() ? "" : "; ") + line;
+  }
   return text;
 }
 

@@ -11,7 +11,7 @@ KernelRecord record_of(const attention::KernelMetadata& metadata, const cache::K
   record.spec = metadata.summary;
   record.key = key.to_text();
   record.outcome = outcome;
-  record.lowering = mask::to_string(lowering);
+  record.lowering = to_string(lowering);
   record.compile_ms = metadata.report.milliseconds;
   for (const backend::EntryReport& entry : metadata.report.entries) {
     record.registers = std::max(record.registers, entry.registers);

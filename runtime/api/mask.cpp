@@ -81,6 +81,14 @@ Result<Mask> Mask::window(std::optional<std::int64_t> left, std::optional<std::i
   return from_catalogue("window", {left.value_or(max_sequence_length), right.value_or(max_sequence_length)});
 }
 
+Result<Mask> Mask::with_lowering(Direction direction, LoweringKind kind) const {
+  auto lowering = mask::lower_as(state_->program, direction, kind);
+  if (!lowering) return lowering.error();
+  auto state = std::make_shared<MaskState>(*state_);
+  (direction == Direction::forward ? state->forward_lowering : state->backward_lowering) = std::move(*lowering);
+  return Mask(std::move(state));
+}
+
 std::optional<Device> Mask::device() const {
   if (state_->bindings.tensors.empty()) return std::nullopt;
   return state_->bindings.tensors.front().device;

@@ -1,7 +1,10 @@
 // mask_block_list.cpp -- FlexAttention's block lists as a program: a pair is visible if its key block is in the list of
 // its query block. An entry that is no block of this call equals no k // block_k, and so needs no test of its own.
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "flashspan/mask.hpp"
 #include "runtime/api/mask_tensors.hpp"
@@ -15,6 +18,59 @@ namespace {
 Result<void> check_block(const char* argument, std::int64_t size) {
   if (size >= 1 && size <= max_sequence_length) return {};
   return attention::bad_argument(argument, std::to_string(size), "1 to " + std::to_string(max_sequence_length));
+}
+
+/// Where entry `entry` of a block row stands in `indices`: "indices[0, 1, 5, 2]".
+std::string place_text(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t entry) {
+  return "indices[" + std::to_string(b) + ", " + std::to_string(h) + ", " + std::to_string(row) + ", " +
+         std::to_string(entry) + "]";
+}
+
+/// The first entry among the first `count` of a block row that an earlier one equals, with that earlier one. Entries
+/// that are no block are padding, and may be repeated.
+std::optional<std::pair<std::int64_t, std::int64_t>> repeated_entry(const TensorView& indices, std::int64_t b,
+                                                                    std::int64_t h, std::int64_t row,
+                                                                    std::int64_t count, std::int64_t blocks) {
+  std::vector<std::pair<std::int32_t, std::int64_t>> listed;
+  for (std::int64_t entry = 0; entry < count; ++entry) {
+    const std::int32_t block = api::element(indices, {b, h, row, entry});
+    if (block >= 0 && block < blocks) listed.emplace_back(block, entry);
+  }
+  std::ranges::sort(listed);
+  std::optional<std::pair<std::int64_t, std::int64_t>> first;
+  for (std::size_t i = 1; i < listed.size(); ++i) {
+    if (listed[i].first != listed[i - 1].first) continue;
+    if (!first || listed[i].second < first->second) first = {listed[i - 1].second, listed[i].second};
+  }
+  return first;
+}
+
+/// No block twice in a row. Which of `counts` and `indices` has the longer axis does not matter: the other is
+/// broadcast.
+Result<void> check_repeats(const TensorView& counts, const TensorView& indices, std::int64_t blocks) {
+  if (!api::readable(counts) || !api::readable(indices)) return {};
+  if (counts.element_count() == 0 || indices.element_count() == 0) return {};
+  const std::int64_t batch = std::max(counts.shape[0], indices.shape[0]);
+  const std::int64_t heads = std::max(counts.shape[1], indices.shape[1]);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t list_b = b * indices.shape[0] / batch;
+      const std::int64_t list_h = h * indices.shape[1] / heads;
+      for (std::int64_t row = 0; row < counts.shape[2]; ++row) {
+        const std::int64_t count =
+            api::element(counts, {b * counts.shape[0] / batch, h * counts.shape[1] / heads, row});
+        const auto repeated = repeated_entry(indices, list_b, list_h, row, count, blocks);
+        if (!repeated) continue;
+        const auto [earlier, entry] = *repeated;
+        const std::int32_t block = api::element(indices, {list_b, list_h, row, entry});
+        return attention::bad_argument(
+            place_text(list_b, list_h, row, entry),
+            "block " + std::to_string(block) + ", which entry " + std::to_string(earlier) + " of the row lists already",
+            "each key block once a row");
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -40,6 +96,8 @@ Result<Mask> Mask::block_list(const AttentionShape& shape, const TensorView& cou
                                 return std::to_string(*count);
                               }};
   if (auto checked = api::check_values(values, counts); !checked) return checked.error();
+  const std::int64_t blocks = (shape.kv_len + block_k - 1) / block_k;
+  if (auto checked = check_repeats(counts, indices, blocks); !checked) return checked.error();
 
   const api::HeadedTensor count = api::read_headed("counts", counts, shape);
   const api::HeadedTensor list = api::read_headed("indices", indices, shape);

@@ -2,7 +2,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "codegen/mask/visible_ranges.hpp"
 #include "flashspan/mask.hpp"
 #include "runtime/api/mask_tensors.hpp"
 #include "runtime/attention/tensor_rule.hpp"
@@ -46,8 +48,14 @@ Result<Mask> Mask::key_ranges(const AttentionShape& shape, const TensorView& ran
   }
   const api::HeadedTensor headed = api::read_headed("ranges", ranges, shape);
   const std::string row = "ranges[" + headed.batch_and_head + ", q, r, ";
-  return api::build_mask("any(" + row + "0] <= k < " + row + "1] for r in range(0, range_count))",
-                         api::data_of({headed}, {{"range_count", ranges.shape[3]}}, shape), shape);
+  const std::int64_t count = ranges.shape[3];
+  // Kernels can take a few ranges as such if they know how many; of more, a new number compiles nothing.
+  const bool few = count <= static_cast<std::int64_t>(mask::max_visible_ranges);
+  std::vector<NamedScalar> scalars;
+  if (!few) scalars.push_back({"range_count", count});
+  return api::build_mask("any(" + row + "0] <= k < " + row + "1] for r in range(0, " +
+                             (few ? std::to_string(count) : "range_count") + "))",
+                         api::data_of({headed}, scalars, shape), shape);
 }
 
 Result<Mask> Mask::key_ranges_csr(const AttentionShape& shape, const TensorView& offsets, const TensorView& ranges) {

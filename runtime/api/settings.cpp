@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <system_error>
 
@@ -66,6 +67,7 @@ Settings read_settings(const Environment& environment) {
   if (!settings.cuda_home) settings.cuda_home = given("CUDA_PATH");
   settings.virtual_env = given("VIRTUAL_ENV");
   settings.log = given("FLASHSPAN_LOG");
+  settings.max_loaded_kernels = given("FLASHSPAN_MAX_LOADED_KERNELS");
   return settings;
 }
 
@@ -97,6 +99,15 @@ std::vector<std::filesystem::path> dump_folders(const Settings& settings,
   if (cache) folders.push_back(*cache / "failed");
   if (const auto temp = private_temp_folder(settings)) folders.push_back(*temp / "failed");
   return folders;
+}
+
+Result<std::size_t> max_loaded_kernels(const Settings& settings, std::size_t fallback) {
+  if (!settings.max_loaded_kernels) return fallback;
+  const std::string& text = *settings.max_loaded_kernels;
+  std::size_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed == std::errc() && end == text.data() + text.size() && number > 0) return number;
+  return Error{ErrorCode::bad_argument, "FLASHSPAN_MAX_LOADED_KERNELS", text, "a whole number of 1 or more", ""};
 }
 
 }  // namespace flashspan::api

@@ -1,27 +1,29 @@
 // settings.hpp -- everything that the environment decides, read once and in one place.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "flashspan/core/log.hpp"
+#include "flashspan/core/error.hpp"
 
 namespace flashspan::api {
 
 /// What the environment says; paths are as given, empty values count as not given.
 struct Settings {
-  std::optional<std::string> cache_dir;    ///< FLASHSPAN_CACHE_DIR
-  std::optional<std::string> cache_home;   ///< XDG_CACHE_HOME, absolute
-  std::optional<std::string> home;         ///< HOME, absolute
-  std::optional<std::string> temp_dir;     ///< TMPDIR
-  std::optional<std::string> dump_dir;     ///< FLASHSPAN_DUMP_DIR
-  std::optional<std::string> cpu_plugin;   ///< FLASHSPAN_CPU_PLUGIN: file of the CPU back end
-  std::optional<std::string> cuda_home;    ///< CUDA_HOME, else CUDA_PATH
-  std::optional<std::string> virtual_env;  ///< VIRTUAL_ENV: a Python prefix that may hold NVRTC
-  std::optional<std::string> log;          ///< FLASHSPAN_LOG: debug, info, warning, error or off
+  std::optional<std::string> cache_dir;           ///< FLASHSPAN_CACHE_DIR
+  std::optional<std::string> cache_home;          ///< XDG_CACHE_HOME, absolute
+  std::optional<std::string> home;                ///< HOME, absolute
+  std::optional<std::string> temp_dir;            ///< TMPDIR
+  std::optional<std::string> dump_dir;            ///< FLASHSPAN_DUMP_DIR
+  std::optional<std::string> cpu_plugin;          ///< FLASHSPAN_CPU_PLUGIN: file of the CPU back end
+  std::optional<std::string> cuda_home;           ///< CUDA_HOME, else CUDA_PATH
+  std::optional<std::string> virtual_env;         ///< VIRTUAL_ENV: a Python prefix that may hold NVRTC
+  std::optional<std::string> log;                 ///< FLASHSPAN_LOG: debug, info, warning, error or off
+  std::optional<std::string> max_loaded_kernels;  ///< FLASHSPAN_MAX_LOADED_KERNELS
 };
 
 /// Value of a variable, or nothing.
@@ -40,5 +42,9 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// Where the source of a kernel that does not compile goes, first choice first.
 [[nodiscard]] std::vector<std::filesystem::path> dump_folders(const Settings& settings,
                                                               const std::optional<std::filesystem::path>& cache);
+
+/// How many kernels an Attention keeps on its device: FLASHSPAN_MAX_LOADED_KERNELS, or `fallback` without it.
+/// Error: bad_argument, for anything but a whole number of 1 or more.
+[[nodiscard]] Result<std::size_t> max_loaded_kernels(const Settings& settings, std::size_t fallback);
 
 }  // namespace flashspan::api

@@ -34,6 +34,7 @@ struct BoundProgram {
 struct BoundMask : BoundProgram {
   mask::Lowering forward_lowering;
   mask::Lowering backward_lowering;
+  bool light = true;  ///< mask::evaluates_in_few_registers()
   /// Shapes that builders checked tensors against: calls must agree with each in batch, heads and lengths.
   std::vector<AttentionShape> bound_shapes;
 };

@@ -2,8 +2,10 @@
 #include "runtime/attention/attention_op.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate.hpp"
 
 namespace flashspan::attention {
@@ -83,18 +85,25 @@ Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call)
   return kernels_->get(checked->spec, user_text(call));
 }
 
+Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call, const kernel::KernelSpec& spec) {
+  if (auto warm = kernels_->find(spec)) return KernelProvider::Provided{std::move(warm), true};
+  // Loading a module is work on the device, which would end up in the graph or break its capture.
+  if (backend_->is_capturing(call.stream)) {
+    return bad_argument("stream", "one that is being captured, and a call whose kernel is not loaded",
+                        "calls that prepare() was called for before the capture");
+  }
+  return kernels_->get(spec, user_text(call));
+}
+
 Result<void> AttentionOp::run(const AttentionCall& call) {
   const auto checked = check(call, facts());
   if (!checked) return checked.error();
   if (writes_nothing(call)) return {};
   const auto takes = backend_->workspace_bytes(checked->spec, checked->args);
   if (auto workspace = check_workspace(call, takes); !workspace) return workspace.error();
-  const auto provided = kernels_->get(checked->spec, user_text(call));
+  const auto provided = provide(call, checked->spec);
   if (!provided) return provided.error();
-  backend::LoadedKernel& kernel = *provided->ready->kernel;
-  const auto plan = backend_->plan(kernel, checked->spec, checked->args);
-  if (!plan) return plan.error();
-  return backend_->launch(kernel, checked->spec, checked->args, *plan);
+  return backend_->run(*provided->ready->kernel, checked->spec, checked->args);
 }
 
 }  // namespace flashspan::attention

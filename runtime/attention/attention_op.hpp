@@ -25,6 +25,10 @@ class AttentionOp {
   [[nodiscard]] Result<void> run(const AttentionCall& call);
 
  private:
+  /// The kernel of a call that is about to be queued. Error: as KernelProvider::get(), and bad_argument if it is not on
+  /// the device and the call's stream is being captured.
+  [[nodiscard]] Result<KernelProvider::Provided> provide(const AttentionCall& call, const kernel::KernelSpec& spec);
+
   std::shared_ptr<backend::Backend> backend_;
   std::shared_ptr<KernelProvider> kernels_;
 };

@@ -17,7 +17,9 @@ bool rows_aligned(const TensorView& view) {
   const std::int64_t element_bytes = size_in_bytes(view.dtype);
   for (int axis = 0; axis + 1 < view.rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
-    if (view.shape[index] > 1 && view.strides[index] * element_bytes % copy_bytes != 0) return false;
+    if (view.shape[index] <= 1) continue;
+    // The copy engine takes strides as unsigned numbers.
+    if (view.strides[index] < 0 || view.strides[index] * element_bytes % copy_bytes != 0) return false;
   }
   return true;
 }
@@ -43,9 +45,6 @@ const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction) {
 }
 
 Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask, const BoundScore* score) {
-  auto tile =
-      kernel::default_tile(choice.direction, choice.target, choice.dtype, choice.head_dim_qk, choice.head_dim_v);
-  if (!tile) return tile.error();
   kernel::KernelSpec spec;
   spec.direction = choice.direction;
   spec.target = choice.target;
@@ -56,6 +55,9 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   spec.mask = mask.signature;
   if (score != nullptr) spec.score = score->signature;
   spec.aligned = choice.aligned;
+  spec.family = kernel::choose_family(spec).family;
+  const auto tile = kernel::default_tile(spec, mask.light);
+  if (!tile) return tile.error();
   spec.tile = *tile;
   return spec;
 }

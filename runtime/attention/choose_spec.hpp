@@ -22,7 +22,8 @@ struct SpecChoice {
 [[nodiscard]] Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask,
                                                      const BoundScore* score);
 
-/// True if every row of every tensor of the call starts at a multiple of 16 bytes.
+/// True if every row of every tensor of the call starts at a multiple of 16 bytes, and none at a lower address than the
+/// one before.
 [[nodiscard]] bool rows_aligned(const AttentionCall& call);
 
 [[nodiscard]] const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction);

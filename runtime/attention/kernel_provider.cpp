@@ -56,26 +56,41 @@ Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelS
 }
 
 KernelProvider::KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
-                               std::vector<std::filesystem::path> dump_directories, LogSink log)
+                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded)
     : backend_(std::move(backend)),
       cache_(std::move(cache)),
       dump_directories_(std::move(dump_directories)),
-      log_(std::move(log)) {}
+      log_(std::move(log)),
+      max_loaded_(max_loaded) {}
+
+std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec& spec) {
+  const std::shared_lock lock(mutex_);
+  const auto found = ready_.find(spec);
+  if (found == ready_.end()) return nullptr;
+  // Written only when it changes, so that threads on their warm paths share the line.
+  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+  std::atomic<std::uint64_t>& last_use = found->second.last_use;
+  if (last_use.load(std::memory_order_relaxed) != now) last_use.store(now, std::memory_order_relaxed);
+  return found->second.ready;
+}
 
 Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& spec, const UserText& text) {
-  {
-    const std::shared_lock lock(mutex_);
-    if (const auto found = ready_.find(spec); found != ready_.end()) return Provided{found->second, true};
-  }
+  if (auto warm = find(spec)) return Provided{std::move(warm), true};
   std::promise<Outcome> promise;
   std::optional<std::shared_future<Outcome>> someone_elses;
+  std::vector<std::shared_ptr<const ReadyKernel>> evicted;
+  Stay stay = Stay::for_good;
   {
     const std::unique_lock lock(mutex_);
-    if (const auto found = ready_.find(spec); found != ready_.end()) return Provided{found->second, true};
+    if (const auto found = ready_.find(spec); found != ready_.end()) return Provided{found->second.ready, true};
     if (const auto found = in_flight_.find(spec); found != in_flight_.end()) {
       someone_elses = found->second;
     } else {
+      evicted = evict();
       in_flight_.emplace(spec, promise.get_future().share());
+      // To follow a kernel's launches costs each of them something. So only the second half of the limit is followed
+      // and can be evicted: programs with few kernels, which is most, pay nothing.
+      if (ready_.size() + in_flight_.size() > max_loaded_ / 2) stay = Stay::until_evicted;
     }
   }
   if (someone_elses) {
@@ -83,10 +98,12 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
     if (!made) return made.error();
     return Provided{*made, false};
   }
-  Outcome made = make_without_exceptions(spec, text);
+  for (const auto& unloaded : evicted) log_(LogLevel::debug, "unloaded " + unloaded->metadata.summary);
+  evicted.clear();
+  Outcome made = make_without_exceptions(spec, text, stay);
   {
     const std::unique_lock lock(mutex_);
-    if (made) ready_.emplace(spec, *made);
+    if (made) ready_.try_emplace(spec, *made, ++clock_);
     in_flight_.erase(spec);
   }
   promise.set_value(made);
@@ -94,17 +111,37 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
   return Provided{*made, false};
 }
 
-KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text) {
+std::vector<std::shared_ptr<const ReadyKernel>> KernelProvider::evict() {
+  std::vector<std::shared_ptr<const ReadyKernel>> evicted;
+  const std::size_t wanted = ready_.size() + in_flight_.size() + 1;
+  if (wanted <= max_loaded_) return evicted;
+  std::vector<Kernels::iterator> by_use;
+  for (auto entry = ready_.begin(); entry != ready_.end(); ++entry) by_use.push_back(entry);
+  std::ranges::sort(by_use, {}, [](const Kernels::iterator& entry) { return entry->second.last_use.load(); });
+  for (const Kernels::iterator& entry : by_use) {
+    if (wanted - evicted.size() <= max_loaded_) break;
+    // Whoever holds a kernel may launch it. Nobody can come to hold it while we have the lock, and the launches of
+    // those who have let go of it are known to may_unload().
+    const std::shared_ptr<const ReadyKernel>& ready = entry->second.ready;
+    if (ready.use_count() > 1 || !ready->kernel->may_unload()) continue;
+    evicted.push_back(ready);
+    ready_.erase(entry);
+  }
+  return evicted;
+}
+
+KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text,
+                                                                Stay stay) {
   // An exception (out of memory, a failing compiler library) must not leave the threads that wait with no answer.
   try {
-    return make(spec, text);
+    return make(spec, text, stay);
   } catch (const std::exception& failure) {
     return Error{ErrorCode::compile_failed, "kernel", failure.what(), "a build without exceptions",
                  "spec: " + spec.summary()};
   }
 }
 
-KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text) {
+KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text, Stay stay) {
   auto built = build(spec, text);
   if (!built) return built.error();
   auto loaded = backend_->load(built->entry->artifact, spec);
@@ -120,6 +157,7 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
       return error;
     }
   }
+  if (stay == Stay::until_evicted) (*loaded)->follow_launches();
   return std::make_shared<const ReadyKernel>(
       ReadyKernel{std::move(*loaded), built->key, built->outcome, std::move(built->metadata)});
 }

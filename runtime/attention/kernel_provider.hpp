@@ -1,7 +1,10 @@
 // kernel_provider.hpp -- from a KernelSpec to its kernel on the device: a map read when warm; otherwise text, key,
-// cache, compiler and loader, once per spec however many threads ask.
+// cache, compiler and loader, once per spec however many threads ask. Of the loaded kernels it keeps a limited number.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -9,6 +12,7 @@
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/kernel_cache.hpp"
@@ -46,6 +50,9 @@ struct UserText {
 /// The text of a kernel in the language of a back end.
 [[nodiscard]] Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelSpec& spec);
 
+/// A module takes about 100 KB of device memory.
+inline constexpr std::size_t default_max_loaded_kernels = 1024;
+
 class KernelProvider {
  public:
   struct Provided {
@@ -54,9 +61,14 @@ class KernelProvider {
   };
 
   /// `dump_directories`: where the source of a kernel that does not compile is kept, first choice first.
+  /// `max_loaded`: past it, the kernel least recently used makes room for a new one. Kernels that somebody holds, or
+  /// that their device cannot give up yet, stay; only they can make it more.
   KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
-                 std::vector<std::filesystem::path> dump_directories, LogSink log);
+                 std::vector<std::filesystem::path> dump_directories, LogSink log,
+                 std::size_t max_loaded = default_max_loaded_kernels);
 
+  /// The kernel if it is on the device, else null.
+  [[nodiscard]] std::shared_ptr<const ReadyKernel> find(const kernel::KernelSpec& spec);
   /// A failure is not remembered: the next call tries again.
   /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error.
   [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text);
@@ -67,8 +79,20 @@ class KernelProvider {
  private:
   using Outcome = Result<std::shared_ptr<const ReadyKernel>>;
 
-  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text);
-  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text);
+  /// Whether a kernel is to stay for good, or is followed so that it can be unloaded.
+  enum class Stay { for_good, until_evicted };
+  struct Entry {
+    Entry(std::shared_ptr<const ReadyKernel> kernel, std::uint64_t now) : ready(std::move(kernel)), last_use(now) {}
+    std::shared_ptr<const ReadyKernel> ready;
+    std::atomic<std::uint64_t> last_use;  ///< the time of its last get(), as clock_ counts
+  };
+  using Kernels = std::unordered_map<kernel::KernelSpec, Entry, kernel::KernelSpecHash>;
+
+  /// Takes kernels out of the map, least recently used first, until one more fits the limit beside those in it and in
+  /// flight. `mutex_` is held; the caller destroys them after releasing it, since unloading takes time.
+  [[nodiscard]] std::vector<std::shared_ptr<const ReadyKernel>> evict();
+  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
+  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const;
   void log_build(const BuiltKernel& built) const;
@@ -77,9 +101,12 @@ class KernelProvider {
   std::shared_ptr<cache::KernelCache> cache_;
   std::vector<std::filesystem::path> dump_directories_;
   LogSink log_;
+  std::size_t max_loaded_;
 
+  /// Counts kernels made. Uses between two of them are not told apart, so that a warm call has nothing to count up.
+  std::atomic<std::uint64_t> clock_ = 0;
   std::shared_mutex mutex_;  // guards the two maps
-  std::unordered_map<kernel::KernelSpec, std::shared_ptr<const ReadyKernel>, kernel::KernelSpecHash> ready_;
+  Kernels ready_;
   std::unordered_map<kernel::KernelSpec, std::shared_future<Outcome>, kernel::KernelSpecHash> in_flight_;
 };
 

@@ -112,6 +112,40 @@ Result<void> check_devices(const CallTensors& tensors, Device device) {
   return {};
 }
 
+/// first * second * third, or the largest number of 64 bits.
+std::int64_t product(std::int64_t first, std::int64_t second, std::int64_t third) {
+  std::int64_t result = 0;
+  const bool overflows =
+      __builtin_mul_overflow(first, second, &result) || __builtin_mul_overflow(result, third, &result);
+  return overflows ? std::numeric_limits<std::int64_t>::max() : result;
+}
+
+Error too_large(const char* argument, const std::string& what, std::int64_t largest) {
+  return Error{ErrorCode::unsupported, argument, "sizes with more than " + std::to_string(largest) + " " + what,
+               "less than that: split the batch or the heads over several calls", ""};
+}
+
+/// Keeps the bytes of tensors and workspaces within 64 bits. A workspace has fewer than eight parts of up to 2^10 bytes
+/// (256 columns of fp32) a row of a padded length, and two lists of 4 bytes a pair of tiles.
+Result<void> check_products(const AttentionShape& shape) {
+  constexpr std::int64_t most_rows = std::int64_t{1} << 48;
+  constexpr std::int64_t most_tile_pairs = std::int64_t{1} << 58;
+  constexpr std::int64_t smallest_tile = 16;
+  constexpr std::int64_t largest_tile = 256;
+  const auto [batch, query_heads, kv_heads, q_len, kv_len, head_dim_qk, head_dim_v] = shape;
+  if (product(batch, query_heads, q_len + largest_tile) > most_rows) {
+    return too_large("query", "rows of all batches and heads", most_rows);
+  }
+  if (product(batch, kv_heads, kv_len + largest_tile) > most_rows) {
+    return too_large("key", "rows of all batches and heads", most_rows);
+  }
+  const std::int64_t tile_pairs = (q_len / smallest_tile + 1) * (kv_len / smallest_tile + 1);
+  if (product(batch, query_heads, tile_pairs) > most_tile_pairs) {
+    return too_large("query, key", "pairs of tiles of all batches and heads", most_tile_pairs);
+  }
+  return {};
+}
+
 Result<AttentionShape> read_shape(const AttentionCall& call) {
   AttentionShape shape;
   shape.batch = call.query.shape[0];
@@ -122,6 +156,7 @@ Result<AttentionShape> read_shape(const AttentionCall& call) {
   shape.kv_len = call.key.shape[2];
   shape.head_dim_v = call.value.shape[3];
   if (auto legal = check_shape(shape); !legal) return legal.error();
+  if (auto fits = check_products(shape); !fits) return fits.error();
   return shape;
 }
 

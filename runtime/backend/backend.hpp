@@ -1,4 +1,4 @@
-// backend.hpp -- Backend: what a device can do for us. Five verbs: compile, load, plan, launch, facts.
+// backend.hpp -- Backend: what a device can do for us. Four verbs: compile, load, run, facts.
 #pragma once
 
 #include <cstddef>
@@ -64,23 +64,19 @@ struct LaunchArgs {
   Stream stream;
 };
 
-/// Which tiles to visit, for one direction, in the caller's workspace.
-struct TilePlan {
-  std::int64_t plan_batch = 1;  ///< 1 when all batches share one list
-  std::int64_t plan_heads = 1;
-  void* by_query_counts = nullptr;
-  void* by_query_tiles = nullptr;
-  void* by_key_counts = nullptr;  ///< backward only
-  void* by_key_tiles = nullptr;
-};
-
-/// A module on a device, ready to launch. Unloads when destroyed.
+/// A module on a device, ready to launch. Unloads when destroyed, which may_unload() must allow while the device is in
+/// use.
 class LoadedKernel {
  public:
   LoadedKernel() = default;
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
   virtual ~LoadedKernel() = default;
+
+  /// Called before the first launch, if at all: from now on may_unload() is to have an answer.
+  virtual void follow_launches() {}
+  /// True if no launch is queued, running, or captured for a replay. Does not wait.
+  [[nodiscard]] virtual bool may_unload() const { return true; }
 };
 
 /// One device. Thread-safe.
@@ -103,14 +99,14 @@ class Backend {
   [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;
   [[nodiscard]] virtual Result<std::shared_ptr<LoadedKernel>> load(const std::vector<std::byte>& binary,
                                                                    const kernel::KernelSpec& spec) = 0;
-  /// Bytes that plan() and launch() need in LaunchArgs::workspace; a pure function of spec and shape.
+  /// True while work on the stream is recorded for a graph instead of run: nothing may be loaded for a call on it.
+  [[nodiscard]] virtual bool is_capturing(Stream /*stream*/) const { return false; }
+  /// Bytes that run() needs in LaunchArgs::workspace; a pure function of spec and shape.
   [[nodiscard]] virtual std::int64_t workspace_bytes(const kernel::KernelSpec& spec, const LaunchArgs& args) const = 0;
-  /// Queues the planner on args.stream.
-  [[nodiscard]] virtual Result<TilePlan> plan(LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                              const LaunchArgs& args) = 0;
-  /// Queues the kernel(s). No allocation and no synchronisation (CUDA); the CPU returns when it is done.
-  [[nodiscard]] virtual Result<void> launch(LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                            const LaunchArgs& args, const TilePlan& plan) = 0;
+  /// Queues the planner and the kernel(s) on args.stream. No allocation and no synchronisation (CUDA); the CPU returns
+  /// when it is done.
+  [[nodiscard]] virtual Result<void> run(LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                         const LaunchArgs& args) = 0;
 };
 
 }  // namespace flashspan::backend

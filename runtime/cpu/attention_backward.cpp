@@ -31,7 +31,7 @@ struct Scratch {
 class Backward {
  public:
   Backward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-           const backend::TilePlan& plan, const Workspace& workspace)
+           const Workspace& workspace)
       : functions_(functions),
         args_(args),
         sizes_(sizes),
@@ -39,8 +39,8 @@ class Backward {
         mask_(args.mask_bindings, sizes.shape.q_len, sizes.shape.kv_len),
         score_(args.score_bindings, sizes.shape.q_len, sizes.shape.kv_len),
         context_{functions, sizes, mask_.data(), score_.data()},
-        by_query_(plan.by_query_counts, plan.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
-        by_key_(plan.by_key_counts, plan.by_key_tiles, sizes.k_tiles, sizes.q_tiles),
+        by_query_(workspace.by_query_counts, workspace.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
+        by_key_(workspace.by_key_counts, workspace.by_key_tiles, sizes.k_tiles, sizes.q_tiles),
         scratch_([this] { return Scratch(sizes_, functions_.score_tile != nullptr); }) {}
 
   void run() {
@@ -231,8 +231,8 @@ class Backward {
 }  // namespace
 
 void attention_backward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-                        const backend::TilePlan& plan, const Workspace& workspace) {
-  Backward(functions, args, sizes, plan, workspace).run();
+                        const Workspace& workspace) {
+  Backward(functions, args, sizes, workspace).run();
 }
 
 }  // namespace flashspan::cpu

@@ -10,6 +10,6 @@
 namespace flashspan::cpu {
 
 void attention_backward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-                        const backend::TilePlan& plan, const Workspace& workspace);
+                        const Workspace& workspace);
 
 }  // namespace flashspan::cpu

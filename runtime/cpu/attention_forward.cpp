@@ -32,7 +32,7 @@ struct Scratch {
 class Forward {
  public:
   Forward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-          const backend::TilePlan& plan, const Workspace& workspace)
+          const Workspace& workspace)
       : functions_(functions),
         args_(args),
         sizes_(sizes),
@@ -40,7 +40,7 @@ class Forward {
         mask_(args.mask_bindings, sizes.shape.q_len, sizes.shape.kv_len),
         score_(args.score_bindings, sizes.shape.q_len, sizes.shape.kv_len),
         context_{functions, sizes, mask_.data(), score_.data()},
-        by_query_(plan.by_query_counts, plan.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
+        by_query_(workspace.by_query_counts, workspace.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
         scratch_([&sizes] { return Scratch(sizes); }) {}
 
   void run() {
@@ -171,8 +171,8 @@ class Forward {
 }  // namespace
 
 void attention_forward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-                       const backend::TilePlan& plan, const Workspace& workspace) {
-  Forward(functions, args, sizes, plan, workspace).run();
+                       const Workspace& workspace) {
+  Forward(functions, args, sizes, workspace).run();
 }
 
 }  // namespace flashspan::cpu

@@ -9,6 +9,6 @@
 namespace flashspan::cpu {
 
 void attention_forward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-                       const backend::TilePlan& plan, const Workspace& workspace);
+                       const Workspace& workspace);
 
 }  // namespace flashspan::cpu

@@ -34,7 +34,7 @@ struct CallSizes {
         qk_columns(padded(shape.head_dim_qk)),
         v_columns(padded(shape.head_dim_v)),
         group(shape.kv_heads == 0 ? 1 : shape.query_heads / shape.kv_heads),
-        planned(spec.lowering == mask::LoweringKind::expression) {
+        planned(spec.lowering != mask::LoweringKind::none) {
     if (!planned || args.mask_program == nullptr) return;
     const mask::VariableSet set = args.mask_program->dependencies();
     if ((set & mask::set_of(mask::Variable::b)) != 0) plan_batch = shape.batch;

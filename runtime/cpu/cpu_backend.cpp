@@ -99,40 +99,20 @@ std::int64_t CpuBackend::workspace_bytes(const kernel::KernelSpec& spec, const b
   return lay_out(spec.direction, CallSizes(spec, args), nullptr).bytes;
 }
 
-Result<backend::TilePlan> CpuBackend::plan(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                           const backend::LaunchArgs& args) {
-  const CallSizes sizes(spec, args);
-  const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
-  if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
-  backend::TilePlan plan;
-  if (!sizes.planned) return plan;
-  try {
-    plan_tiles(static_cast<CpuKernel&>(kernel).functions(), *args.mask_program, *args.mask_bindings, sizes, workspace);
-  } catch (const std::exception& error) {
-    return host_error(error);
-  }
-  plan.plan_batch = sizes.plan_batch;
-  plan.plan_heads = sizes.plan_heads;
-  plan.by_query_counts = workspace.by_query_counts;
-  plan.by_query_tiles = workspace.by_query_tiles;
-  plan.by_key_counts = workspace.by_key_counts;
-  plan.by_key_tiles = workspace.by_key_tiles;
-  return plan;
-}
-
-Result<void> CpuBackend::launch(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                const backend::LaunchArgs& args, const backend::TilePlan& plan) {
+Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                             const backend::LaunchArgs& args) {
   const CallSizes sizes(spec, args);
   const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
   if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
   const TileFunctions& functions = static_cast<CpuKernel&>(kernel).functions();
   try {
+    if (sizes.planned) plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
     switch (spec.direction) {
       case Direction::forward:
-        attention_forward(functions, args, sizes, plan, workspace);
+        attention_forward(functions, args, sizes, workspace);
         break;
       case Direction::backward:
-        attention_backward(functions, args, sizes, plan, workspace);
+        attention_backward(functions, args, sizes, workspace);
         break;
     }
   } catch (const std::exception& error) {

@@ -31,10 +31,8 @@ class CpuBackend final : public backend::Backend {
                                                                     const kernel::KernelSpec& spec) override;
   [[nodiscard]] std::int64_t workspace_bytes(const kernel::KernelSpec& spec,
                                              const backend::LaunchArgs& args) const override;
-  [[nodiscard]] Result<backend::TilePlan> plan(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                               const backend::LaunchArgs& args) override;
-  [[nodiscard]] Result<void> launch(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
-                                    const backend::LaunchArgs& args, const backend::TilePlan& plan) override;
+  [[nodiscard]] Result<void> run(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
+                                 const backend::LaunchArgs& args) override;
 
  private:
   backend::DeviceFacts facts_;

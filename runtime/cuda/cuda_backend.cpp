@@ -1,7 +1,8 @@
 #include "runtime/cuda/cuda_backend.hpp"
 
+#include <algorithm>
 #include <array>
-#include <span>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,41 +11,26 @@
 #include "runtime/cuda/launch_arguments.hpp"
 #include "runtime/cuda/launch_grids.hpp"
 #include "runtime/cuda/nvrtc_compiler.hpp"
+#include "runtime/cuda/tensor_maps.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 
 namespace flashspan::cuda {
 namespace {
 
 using backend::LaunchArgs;
-using backend::TilePlan;
 using kernel::KernelSpec;
 
 /// Everything about a call that is settled, and checked, before its first kernel is queued.
 struct PreparedCall {
   LaunchGrids grids;
-  TilePlan plan;  ///< its lists, in the caller's workspace
-  flashspan_device::AttentionParameters attention;
+  flashspan_device::AttentionParameters attention;  ///< its plan and delta stand in the caller's workspace
   flashspan_device::ProgramArguments mask;
   flashspan_device::ProgramArguments score;
+  flashspan_device::TensorMaps maps;  ///< of the hopper family
 };
 
-TilePlan plan_in_workspace(const KernelSpec& spec, void* workspace, const PlanSize& size,
-                           const WorkspaceLayout& layout) {
-  TilePlan plan;
-  plan.plan_batch = size.batch;
-  plan.plan_heads = size.heads;
-  if (spec.lowering == mask::LoweringKind::none) return plan;
-  plan.by_query_counts = part_address(workspace, layout.by_query_counts);
-  plan.by_query_tiles = part_address(workspace, layout.by_query_tiles);
-  if (spec.direction == Direction::backward) {
-    plan.by_key_counts = part_address(workspace, layout.by_key_counts);
-    plan.by_key_tiles = part_address(workspace, layout.by_key_tiles);
-  }
-  return plan;
-}
-
-/// Error: unsupported, workspace_too_small.
-Result<PreparedCall> prepare(const KernelSpec& spec, const LaunchArgs& args) {
+/// Error: unsupported, workspace_too_small, device_error.
+Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const LaunchArgs& args, PreparedCall& call) {
   const PlanSize size = plan_size(spec, args);
   const auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
@@ -58,27 +44,29 @@ Result<PreparedCall> prepare(const KernelSpec& spec, const LaunchArgs& args) {
   if (!mask) return mask.error();
   const auto score = program_arguments("score", args.score_program, args.score_bindings);
   if (!score) return score.error();
-  const TilePlan plan = plan_in_workspace(spec, args.workspace, size, layout);
-  void* delta = part_address(args.workspace, layout.delta);
-  return PreparedCall{*grids, plan, attention_parameters(args, delta), *mask, *score};
+  call.grids = *grids;
+  call.attention = attention_parameters(spec, args, size, layout);
+  call.mask = *mask;
+  call.score = *score;
+  if (spec.family != kernel::KernelFamily::hopper) return {};
+  return describe_inputs(driver, spec, args, call.maps);
 }
 
-/// One kernel of a call.
-struct Step {
-  EntryPoint entry;
-  std::int64_t blocks;  ///< 0: not launched
+/// The attention kernel's blocks and threads. A block of the hopper family takes item after item, one block a
+/// processor, and has a warpgroup that only copies.
+struct BlockShape {
+  std::int64_t most_blocks;
   int threads;
 };
-
-Result<void> launch_steps(const CudaKernel& kernel, std::span<const Step> steps, Stream stream,
-                          std::span<void*> arguments) {
-  for (const Step& step : steps) {
-    if (step.blocks == 0) continue;
-    if (auto launched = kernel.launch(step.entry, step.blocks, step.threads, stream, arguments); !launched) {
-      return launched;
-    }
+BlockShape block_shape(const KernelSpec& spec, int processors) {
+  constexpr int copying_warps = 4;
+  switch (spec.family) {
+    case kernel::KernelFamily::mma:
+      break;
+    case kernel::KernelFamily::hopper:
+      return {processors, (spec.tile.num_warps + copying_warps) * threads_per_warp};
   }
-  return {};
+  return {std::numeric_limits<std::int64_t>::max(), spec.tile.num_warps * threads_per_warp};
 }
 
 class CudaBackend final : public backend::Backend {
@@ -113,14 +101,21 @@ class CudaBackend final : public backend::Backend {
     return std::shared_ptr<backend::LoadedKernel>(*std::move(loaded));
   }
 
+  [[nodiscard]] bool is_capturing(Stream stream) const override {
+    if (device_.driver == nullptr) return false;
+    const ContextScope scope(device_);
+    int status = stream_capture_status_none;
+    const CUresult code = device_.driver->stream_is_capturing(static_cast<CUstream>(stream.handle), &status);
+    // An error counts as a capture: the legacy stream cannot be asked while another stream that waits for it captures.
+    return code != cuda_success || status != stream_capture_status_none;
+  }
+
   [[nodiscard]] std::int64_t workspace_bytes(const KernelSpec& spec, const LaunchArgs& args) const override {
     return workspace_layout(spec, args.shape, plan_size(spec, args)).bytes;
   }
 
-  [[nodiscard]] Result<TilePlan> plan(backend::LoadedKernel& kernel, const KernelSpec& spec,
-                                      const LaunchArgs& args) override;
-  [[nodiscard]] Result<void> launch(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args,
-                                    const TilePlan& plan) override;
+  [[nodiscard]] Result<void> run(backend::LoadedKernel& kernel, const KernelSpec& spec,
+                                 const LaunchArgs& args) override;
 
  private:
   [[nodiscard]] Error no_device() const {
@@ -133,40 +128,36 @@ class CudaBackend final : public backend::Backend {
   mutable NvrtcOnDemand compiler_;
 };
 
-Result<TilePlan> CudaBackend::plan(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args) {
+Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args) {
   if (device_.driver == nullptr) return no_device();
-  auto call = prepare(spec, args);
-  if (!call) return call.error();
-  set_plan(call->attention, call->plan);
-  const ContextScope scope(device_);
-  if (!scope.entered()) return scope.entered().error();
-  int by_key = 0;
-  std::array<void*, 4> arguments{&call->attention, &call->mask, &call->score, &by_key};
-  for (const std::int64_t blocks : {call->grids.plan_by_query, call->grids.plan_by_key}) {
-    const Step step{EntryPoint::plan_tiles, blocks, plan_threads};
-    const auto queued = launch_steps(static_cast<const CudaKernel&>(kernel), {&step, 1}, args.stream, arguments);
-    if (!queued) return queued.error();
-    by_key = 1;
-  }
-  return call->plan;
-}
-
-Result<void> CudaBackend::launch(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args,
-                                 const TilePlan& plan) {
-  if (device_.driver == nullptr) return no_device();
-  auto call = prepare(spec, args);
-  if (!call) return call.error();
-  set_plan(call->attention, plan);
   const ContextScope scope(device_);
   if (!scope.entered()) return scope.entered();
-  const LaunchGrids& grids = call->grids;
-  const int threads = spec.tile.num_warps * threads_per_warp;
-  const std::array<Step, 4> steps{{{EntryPoint::forward, grids.forward, threads},
+  PreparedCall call{};
+  if (const auto prepared = prepare(*device_.driver, spec, args, call); !prepared) return prepared;
+  const LaunchGrids& grids = call.grids;
+  const auto [most_blocks, threads] = block_shape(spec, facts_.processors);
+  struct Step {
+    EntryPoint entry;
+    std::int64_t blocks;  // 0: not launched
+    int threads;
+  };
+  const std::array<Step, 7> steps{{{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
+                                   {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
+                                   {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
+                                   {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
                                    {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
                                    {EntryPoint::backward_dq, grids.backward_dq, threads},
                                    {EntryPoint::backward_dkdv, grids.backward_dkdv, threads}}};
-  std::array<void*, 3> arguments{&call->attention, &call->mask, &call->score};
-  return launch_steps(static_cast<const CudaKernel&>(kernel), steps, args.stream, arguments);
+  // Kernels that take no maps do not look at the fourth.
+  std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
+  for (const Step& step : steps) {
+    if (step.blocks == 0) continue;
+    const auto& loaded = static_cast<const CudaKernel&>(kernel);
+    if (auto queued = loaded.launch(step.entry, step.blocks, step.threads, args.stream, arguments); !queued) {
+      return queued;
+    }
+  }
+  return {};
 }
 
 }  // namespace

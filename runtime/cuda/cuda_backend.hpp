@@ -15,7 +15,7 @@ namespace flashspan::cuda {
 /// the driver's. Error: device_error.
 [[nodiscard]] Result<std::unique_ptr<backend::Backend>> make_cuda_backend(const CudaDevice& device, NvrtcSearch search);
 
-/// Compiles for `arch` and answers workspace_bytes(); load(), plan() and launch() return no_device. Opens no driver.
+/// Compiles for `arch` and answers workspace_bytes(); load() and run() return no_device. Opens no driver.
 [[nodiscard]] std::unique_ptr<backend::Backend> make_compile_only_backend(Arch arch, NvrtcSearch search);
 
 }  // namespace flashspan::cuda

@@ -10,6 +10,9 @@ namespace {
 /// Every capability that we compile and test for, ascending.
 constexpr std::array<Capability, 6> known_capabilities{{{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}}};
 
+/// Its own instructions (wgmma, setmaxnreg) are in sm_90a only, which runs nowhere else, and need not.
+constexpr Capability hopper{9, 0};
+
 Result<Capability> capability_of(const DriverApi& driver, CUdevice device) {
   Capability capability;
   for (const auto& [attribute, value] : {std::pair{device_attribute_compute_capability_major, &capability.major},
@@ -37,7 +40,7 @@ std::optional<Arch> arch_for(Capability capability) {
   std::optional<Arch> arch;
   for (const Capability known : known_capabilities) {
     if (known.major == capability.major && known.minor <= capability.minor) {
-      arch = Arch{known.major * 10 + known.minor, 0};
+      arch = known == hopper ? Arch{90, 'a'} : Arch{known.major * 10 + known.minor, 0};
     }
   }
   return arch;

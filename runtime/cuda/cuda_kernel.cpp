@@ -7,14 +7,19 @@
 #include "codegen/kernel/emit_cuda.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/cuda/cubin.hpp"
+#include "runtime/cuda/relaxed_capture.hpp"
 
 namespace flashspan::cuda {
 namespace {
 
 const char* name_of(EntryPoint entry) {
   switch (entry) {
-    case EntryPoint::plan_tiles:
-      return kernel::entry_plan_tiles;
+    case EntryPoint::plan_classify:
+      return kernel::entry_plan_classify;
+    case EntryPoint::plan_evaluate:
+      return kernel::entry_plan_evaluate;
+    case EntryPoint::plan_lists:
+      return kernel::entry_plan_lists;
     case EntryPoint::forward:
       return kernel::entry_forward;
     case EntryPoint::backward_delta:
@@ -29,10 +34,13 @@ const char* name_of(EntryPoint entry) {
 
 /// Entry points that a module of this spec defines, with the dynamic shared memory that each is launched with.
 std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::KernelSpec& spec) {
-  const std::int64_t shared =
-      kernel::shared_memory_bytes(spec.direction, spec.dtype, spec.head_dim_qk, spec.head_dim_v, spec.tile);
+  const std::int64_t shared = kernel::shared_memory_bytes(spec);
   std::vector<std::pair<EntryPoint, std::int64_t>> entries;
-  if (spec.lowering != mask::LoweringKind::none) entries.emplace_back(EntryPoint::plan_tiles, 0);
+  if (spec.lowering != mask::LoweringKind::none) {
+    for (const EntryPoint planner : {EntryPoint::plan_classify, EntryPoint::plan_evaluate, EntryPoint::plan_lists}) {
+      entries.emplace_back(planner, 0);
+    }
+  }
   switch (spec.direction) {
     case Direction::forward:
       entries.emplace_back(EntryPoint::forward, shared);
@@ -61,6 +69,7 @@ Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, s
   const DriverApi& driver = *device.driver;
   const ContextScope scope(device);
   if (!scope.entered()) return scope.entered().error();
+  const RelaxedCapture relaxed(driver);
 
   std::shared_ptr<CudaKernel> loaded(new CudaKernel(device));
   const CUresult code =
@@ -99,11 +108,17 @@ CudaKernel::~CudaKernel() {
   const DriverApi& driver = *device_.driver;
   // Another thread may be capturing a stream; in the relaxed mode an unload does not break its capture. At process exit
   // the driver may be gone (CUDA_ERROR_DEINITIALIZED), and the library with it: results are of no use here.
-  int mode = stream_capture_mode_relaxed;
-  const bool exchanged = driver.thread_exchange_stream_capture_mode(&mode) == cuda_success;
+  const RelaxedCapture relaxed(driver);
   driver.library_unload(library_);
-  if (exchanged) driver.thread_exchange_stream_capture_mode(&mode);
 }
+
+void CudaKernel::follow_launches() {
+  const ContextScope scope(device_);
+  const RelaxedCapture relaxed(*device_.driver);
+  if (scope.entered()) pending_ = PendingLaunches::open(device_);
+}
+
+bool CudaKernel::may_unload() const { return pending_ != nullptr && pending_->none(); }
 
 Result<void> CudaKernel::launch(EntryPoint entry, std::int64_t blocks, int threads, Stream stream,
                                 std::span<void*> arguments) const {
@@ -117,6 +132,7 @@ Result<void> CudaKernel::launch(EntryPoint entry, std::int64_t blocks, int threa
   const auto function = reinterpret_cast<CUfunction>(loaded.kernel);
   const CUresult code = device_.driver->launch_kernel_ex(&config, function, arguments.data(), nullptr);
   if (code != cuda_success) return with_detail(driver_error(*device_.driver, "cuLaunchKernelEx", code), name_of(entry));
+  if (pending_ != nullptr) pending_->record(config.stream);
   return {};
 }
 

@@ -11,13 +11,14 @@
 #include "flashspan/core/error.hpp"
 #include "runtime/backend/backend.hpp"
 #include "runtime/cuda/cuda_device.hpp"
+#include "runtime/cuda/pending_launches.hpp"
 
 namespace flashspan::cuda {
 
-enum class EntryPoint { plan_tiles, forward, backward_delta, backward_dq, backward_dkdv };
-inline constexpr int entry_point_count = 5;
+enum class EntryPoint { plan_classify, plan_evaluate, plan_lists, forward, backward_delta, backward_dq, backward_dkdv };
+inline constexpr int entry_point_count = 7;
 
-/// Unloads when destroyed; the last owner must outlive the work that it launched.
+/// Unloads when destroyed; the last owner must outlive the work that it launched, or ask may_unload().
 class CudaKernel : public backend::LoadedKernel {
  public:
   /// Loads the entry points of the spec's direction and sets their attributes, so that a launch does neither: both are
@@ -26,6 +27,11 @@ class CudaKernel : public backend::LoadedKernel {
   static Result<std::shared_ptr<CudaKernel>> load(const CudaDevice& device, std::span<const std::byte> cubin,
                                                   const kernel::KernelSpec& spec);
   ~CudaKernel() override;
+
+  /// From now on every launch is followed by an event, which costs it about a microsecond.
+  void follow_launches() override;
+  /// Always false unless follow_launches() was called.
+  [[nodiscard]] bool may_unload() const override;
 
   /// Queues one kernel. The device's context must be current; blocks > 0. `arguments` point to the values.
   [[nodiscard]] Result<void> launch(EntryPoint entry, std::int64_t blocks, int threads, Stream stream,
@@ -42,6 +48,7 @@ class CudaKernel : public backend::LoadedKernel {
 
   CudaDevice device_;
   CUlibrary library_ = nullptr;
+  std::unique_ptr<PendingLaunches> pending_;  ///< null: launches are not followed
   std::array<Entry, entry_point_count> entries_{};
 };
 

@@ -51,12 +51,19 @@ void resolve_all(Resolver& resolve, DriverApi& api) {
   resolve(api.memcpy_htod, "cuMemcpyHtoD", 3020);
   resolve(api.memcpy_dtoh, "cuMemcpyDtoH", 3020);
   resolve(api.stream_synchronize, "cuStreamSynchronize", 2000);
+  resolve(api.stream_get_id, "cuStreamGetId", 12000);
+  resolve(api.stream_is_capturing, "cuStreamIsCapturing", 10000);
+  resolve(api.event_create, "cuEventCreate", 2000);
+  resolve(api.event_destroy, "cuEventDestroy", 4000);
+  resolve(api.event_record, "cuEventRecord", 2000);
+  resolve(api.event_query, "cuEventQuery", 2000);
   resolve(api.thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010);
   resolve(api.library_load_data, "cuLibraryLoadData", 12000);
   resolve(api.library_unload, "cuLibraryUnload", 12000);
   resolve(api.library_get_kernel, "cuLibraryGetKernel", 12000);
   resolve(api.kernel_get_function, "cuKernelGetFunction", 12000);
   resolve(api.kernel_set_attribute, "cuKernelSetAttribute", 12000);
+  resolve(api.tensor_map_encode_tiled, "cuTensorMapEncodeTiled", 12000);
   resolve(api.launch_kernel_ex, "cuLaunchKernelEx", 11060);
 }
 

@@ -30,6 +30,12 @@ struct DriverApi {
   CUresult (*memcpy_htod)(CUdeviceptr device, const void* host, std::size_t bytes) = nullptr;
   CUresult (*memcpy_dtoh)(void* host, CUdeviceptr device, std::size_t bytes) = nullptr;
   CUresult (*stream_synchronize)(CUstream stream) = nullptr;
+  CUresult (*stream_get_id)(CUstream stream, unsigned long long* number) = nullptr;
+  CUresult (*stream_is_capturing)(CUstream stream, int* status) = nullptr;
+  CUresult (*event_create)(CUevent* event, unsigned flags) = nullptr;
+  CUresult (*event_destroy)(CUevent event) = nullptr;
+  CUresult (*event_record)(CUevent event, CUstream stream) = nullptr;
+  CUresult (*event_query)(CUevent event) = nullptr;
   CUresult (*thread_exchange_stream_capture_mode)(int* mode) = nullptr;
 
   CUresult (*library_load_data)(CUlibrary* library, const void* code, void* jit_options, void** jit_values,
@@ -39,6 +45,10 @@ struct DriverApi {
   CUresult (*library_get_kernel)(CUkernel* kernel, CUlibrary library, const char* name) = nullptr;
   CUresult (*kernel_get_function)(CUfunction* function, CUkernel kernel) = nullptr;
   CUresult (*kernel_set_attribute)(int attribute, int value, CUkernel kernel, CUdevice device) = nullptr;
+  CUresult (*tensor_map_encode_tiled)(void* map, int data_type, unsigned rank, void* address,
+                                      const unsigned long long* extents, const unsigned long long* strides,
+                                      const unsigned* box, const unsigned* element_strides, int interleave, int swizzle,
+                                      int l2_promotion, int oob_fill) = nullptr;
   CUresult (*launch_kernel_ex)(const CUlaunchConfig* config, CUfunction function, void** parameters,
                                void** extra) = nullptr;
 };

@@ -9,6 +9,7 @@ using CUdevice = int;
 using CUdeviceptr = unsigned long long;
 using CUcontext = struct CUctx_st*;
 using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
 using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUfunction = struct CUfunc_st*;
@@ -18,6 +19,7 @@ inline constexpr CUresult cuda_success = 0;
 inline constexpr CUresult cuda_error_invalid_value = 1;
 inline constexpr CUresult cuda_error_deinitialized = 4;
 inline constexpr CUresult cuda_error_no_device = 100;
+inline constexpr CUresult cuda_error_not_ready = 600;
 
 // CUdevice_attribute
 inline constexpr int device_attribute_multiprocessor_count = 16;
@@ -30,6 +32,20 @@ inline constexpr int function_attribute_max_dynamic_shared_size_bytes = 8;
 
 // CUstreamCaptureMode
 inline constexpr int stream_capture_mode_relaxed = 2;
+
+// CUstreamCaptureStatus
+inline constexpr int stream_capture_status_none = 0;
+
+// CUevent_flags
+inline constexpr unsigned event_disable_timing = 2;
+
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
+inline constexpr int tensor_map_float16 = 6;
+inline constexpr int tensor_map_bfloat16 = 9;
+inline constexpr int tensor_map_interleave_none = 0;
+inline constexpr int tensor_map_swizzle_128b = 3;
+inline constexpr int tensor_map_l2_promotion_256b = 3;
+inline constexpr int tensor_map_oob_fill_none = 0;
 
 /// CUlaunchConfig
 struct CUlaunchConfig {

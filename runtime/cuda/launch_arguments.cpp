@@ -1,5 +1,6 @@
 #include "runtime/cuda/launch_arguments.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -11,6 +12,8 @@ using flashspan_device::AttentionParameters;
 using flashspan_device::LookupTensor;
 using flashspan_device::ProgramArguments;
 using flashspan_device::TensorArgument;
+using flashspan_device::TileEntry;
+using flashspan_device::TilePlanArguments;
 
 static_assert(std::is_trivially_copyable_v<AttentionParameters> && std::is_trivially_copyable_v<ProgramArguments>,
               "kernel arguments are copied as bytes");
@@ -42,9 +45,41 @@ Result<LookupTensor> lookup_tensor(const std::string& name, const TensorView& vi
   return tensor;
 }
 
+/// Points the parameters at the parts of the workspace that the call has.
+void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpec& spec, void* workspace,
+                        const PlanSize& size, const WorkspaceLayout& layout) {
+  const auto at = [workspace](const WorkspacePart& part) { return part_address(workspace, part); };
+  parameters.delta = spec.direction == Direction::backward ? static_cast<float*>(at(layout.delta)) : nullptr;
+  if (spec.lowering == mask::LoweringKind::none) return;
+  const auto lists = [&](const ListParts& parts) {
+    return TilePlanArguments{static_cast<int*>(at(parts.counts)), static_cast<TileEntry*>(at(parts.entries)),
+                             static_cast<int*>(at(parts.order)),  static_cast<unsigned*>(at(layout.bits)),
+                             static_cast<int>(layout.bit_slots),  static_cast<int>(size.batch),
+                             static_cast<int>(size.heads)};
+  };
+  parameters.by_query = lists(layout.by_query);
+  if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key);
+  int* const counters = static_cast<int*>(at(layout.counters));
+  parameters.next_item = counters;
+  parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2};
+}
+
+/// Query heads that work at a time: those of as many key heads as the L2 cache holds keys and values of, half of the
+/// cache of the smallest GPU that has a persistent kernel (50 MB) being left to queries and results.
+int section_heads(const AttentionShape& shape, std::int64_t element_bytes) {
+  constexpr std::int64_t cache_bytes = std::int64_t{32} << 20;
+  const std::int64_t row_bytes = (shape.head_dim_qk + shape.head_dim_v) * element_bytes;
+  const std::int64_t key_heads = cache_bytes / std::max<std::int64_t>(shape.kv_len * row_bytes, 1);
+  const std::int64_t group = shape.kv_heads > 0 ? shape.query_heads / shape.kv_heads : 1;
+  const std::int64_t all = shape.batch * shape.query_heads;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(std::max<std::int64_t>(key_heads, 1) * group, 1, std::max<std::int64_t>(all, 1)));
+}
+
 }  // namespace
 
-AttentionParameters attention_parameters(const backend::LaunchArgs& args, void* delta) {
+AttentionParameters attention_parameters(const kernel::KernelSpec& spec, const backend::LaunchArgs& args,
+                                         const PlanSize& size, const WorkspaceLayout& layout) {
   AttentionParameters parameters{};
   parameters.query = tensor_argument(args.query);
   parameters.key = tensor_argument(args.key);
@@ -56,23 +91,15 @@ AttentionParameters attention_parameters(const backend::LaunchArgs& args, void* 
   parameters.value_gradient = tensor_argument(args.value_gradient);
   parameters.lse = tensor_argument(args.lse);
   parameters.lse_gradient = tensor_argument(args.lse_gradient);
-  parameters.delta = static_cast<float*>(delta);
   parameters.batch = static_cast<int>(args.shape.batch);
   parameters.query_heads = static_cast<int>(args.shape.query_heads);
   parameters.kv_heads = static_cast<int>(args.shape.kv_heads);
   parameters.q_len = static_cast<int>(args.shape.q_len);
   parameters.kv_len = static_cast<int>(args.shape.kv_len);
   parameters.scale = args.scale;
+  parameters.section_heads = section_heads(args.shape, size_in_bytes(spec.dtype));
+  place_in_workspace(parameters, spec, args.workspace, size, layout);
   return parameters;
-}
-
-void set_plan(AttentionParameters& parameters, const backend::TilePlan& plan) {
-  const auto lists = [&plan](void* counts, void* tiles) {
-    return flashspan_device::TilePlanArguments{static_cast<int*>(counts), static_cast<int*>(tiles),
-                                               static_cast<int>(plan.plan_batch), static_cast<int>(plan.plan_heads)};
-  };
-  parameters.by_query = lists(plan.by_query_counts, plan.by_query_tiles);
-  parameters.by_key = lists(plan.by_key_counts, plan.by_key_tiles);
 }
 
 Result<ProgramArguments> program_arguments(const char* role, const mask::Program* program,

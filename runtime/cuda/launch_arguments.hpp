@@ -3,15 +3,17 @@
 
 #include "flashspan/core/error.hpp"
 #include "runtime/backend/backend.hpp"
+#include "runtime/cuda/workspace_layout.hpp"
 #include "templates/attention/parameters.cuh"
 
 namespace flashspan::cuda {
 
-/// Parameters of every kernel of a call, but for the plan. `delta` stands in the workspace. Sizes must fit 32 bits
-/// (launch_grids() checks).
-[[nodiscard]] flashspan_device::AttentionParameters attention_parameters(const backend::LaunchArgs& args, void* delta);
-/// Makes the kernels read the lists of `plan`.
-void set_plan(flashspan_device::AttentionParameters& parameters, const backend::TilePlan& plan);
+/// Parameters of every kernel of a call, the plan and delta in args.workspace. Sizes must fit 32 bits (launch_grids()
+/// checks).
+[[nodiscard]] flashspan_device::AttentionParameters attention_parameters(const kernel::KernelSpec& spec,
+                                                                         const backend::LaunchArgs& args,
+                                                                         const PlanSize& size,
+                                                                         const WorkspaceLayout& layout);
 
 /// Data of one program, in the order of its declarations; zeros for no program. `role` ("mask", "score") is the
 /// argument that errors name.

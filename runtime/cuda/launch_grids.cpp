@@ -1,5 +1,6 @@
 #include "runtime/cuda/launch_grids.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -38,6 +39,18 @@ Result<void> check_grid(const char* entry, std::int64_t grid) {
                "at most 2147483647 blocks: split the batch or the heads over several calls", ""};
 }
 
+/// See the entry points in templates/plan.
+void plan_grids(LaunchGrids& grids, Direction direction, const PlanSize& plan) {
+  const auto list_blocks = [](std::int64_t rows) { return divide_up(rows, flashspan_device::rows_per_list_block); };
+  const std::int64_t per_list =
+      list_blocks(plan.query_tiles) + (direction == Direction::backward ? list_blocks(plan.key_tiles) : 0);
+  grids.plan_lists = blocks(per_list, plan.heads, plan.batch);
+  if (grids.plan_lists == 0) return;
+  grids.plan_classify = blocks(std::max<std::int64_t>(plan.patches(), 1), plan.heads, plan.batch);
+  grids.plan_evaluate =
+      std::min(plan.patches() == 0 ? 0 : grids.plan_classify * flashspan_device::patch_tiles, most_evaluate_blocks);
+}
+
 }  // namespace
 
 Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
@@ -47,14 +60,12 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
 
   LaunchGrids grids;
   // A plan for no problem is never read.
-  const bool empty = shape.batch == 0 || shape.query_heads == 0;
-  if (!empty) grids.plan_by_query = blocks(plan.query_tiles, plan.heads, plan.batch);
+  if (shape.batch > 0 && shape.query_heads > 0) plan_grids(grids, spec.direction, plan);
   switch (spec.direction) {
     case Direction::forward:
       grids.forward = blocks(query_tiles, shape.query_heads, shape.batch);
       break;
     case Direction::backward: {
-      if (!empty) grids.plan_by_key = blocks(plan.key_tiles, plan.heads, plan.batch);
       constexpr std::int64_t rows_per_block = delta_threads / threads_per_warp;
       // Counted in groups of rows of all heads and batches together, as they stand in delta.
       const std::int64_t lists = shape.query_heads * shape.batch;
@@ -66,8 +77,8 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
     }
   }
   for (const auto& [entry, grid] :
-       {std::pair{kernel::entry_plan_tiles, grids.plan_by_query},
-        std::pair{kernel::entry_plan_tiles, grids.plan_by_key}, std::pair{kernel::entry_forward, grids.forward},
+       {std::pair{kernel::entry_plan_classify, grids.plan_classify},
+        std::pair{kernel::entry_plan_lists, grids.plan_lists}, std::pair{kernel::entry_forward, grids.forward},
         std::pair{kernel::entry_backward_delta, grids.backward_delta},
         std::pair{kernel::entry_backward_dq, grids.backward_dq},
         std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv}}) {

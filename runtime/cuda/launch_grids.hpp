@@ -11,15 +11,19 @@
 
 namespace flashspan::cuda {
 
-/// Threads of a block of plan_tiles, and of attention_backward_delta (one warp a row).
+/// Threads of a block of the planner's kernels, and of attention_backward_delta (one warp a row).
 using flashspan_device::delta_threads;
 using flashspan_device::plan_threads;
 inline constexpr int threads_per_warp = 32;
+/// plan_evaluate takes any number of blocks, which share the work evenly: best as many as run at once. An SM of an
+/// H200, which has 132, holds four of some 60 registers a thread.
+inline constexpr std::int64_t most_evaluate_blocks = std::int64_t{4} * 132;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.
 struct LaunchGrids {
-  std::int64_t plan_by_query = 0;
-  std::int64_t plan_by_key = 0;
+  std::int64_t plan_classify = 0;
+  std::int64_t plan_evaluate = 0;
+  std::int64_t plan_lists = 0;
   std::int64_t forward = 0;
   std::int64_t backward_delta = 0;
   std::int64_t backward_dq = 0;

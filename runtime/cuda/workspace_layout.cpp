@@ -1,6 +1,9 @@
 #include "runtime/cuda/workspace_layout.hpp"
 
+#include <algorithm>
 #include <cstddef>
+
+#include "templates/attention/parameters.cuh"
 
 namespace flashspan::cuda {
 namespace {
@@ -10,7 +13,11 @@ constexpr std::int64_t part_alignment = 256;
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 std::int64_t align_up(std::int64_t value) { return divide_up(value, part_alignment) * part_alignment; }
 
+std::int64_t patch_count(std::int64_t tiles) { return divide_up(tiles, flashspan_device::patch_side); }
+
 }  // namespace
+
+std::int64_t PlanSize::patches() const { return patch_count(query_tiles) * patch_count(key_tiles); }
 
 PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& args) {
   PlanSize size;
@@ -26,18 +33,26 @@ PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& ar
 WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
   WorkspaceLayout layout;
   std::int64_t end = 0;
-  const auto place = [&end](WorkspacePart& part, std::int64_t elements) {
-    part = WorkspacePart{end, elements * 4};  // i32 and f32 alike
+  const auto place = [&end](WorkspacePart& part, std::int64_t elements, std::int64_t element_bytes) {
+    part = WorkspacePart{end, elements * element_bytes};
     end += align_up(part.bytes);
   };
-  const std::int64_t lists = plan.batch * plan.heads;
-  place(layout.by_query_counts, lists * plan.query_tiles);
-  place(layout.by_query_tiles, lists * plan.query_tiles * plan.key_tiles);
-  if (spec.direction == Direction::backward) {
-    place(layout.by_key_counts, lists * plan.key_tiles);
-    place(layout.by_key_tiles, lists * plan.key_tiles * plan.query_tiles);
-    place(layout.delta, shape.batch * shape.query_heads * shape.q_len);
-  }
+  constexpr std::int64_t word = 4;  // bytes of i32, u32 and f32
+  const auto place_lists = [&](ListParts& parts, std::int64_t rows, std::int64_t across) {
+    place(parts.counts, plan.lists() * rows, word);
+    place(parts.entries, plan.lists() * rows * across, sizeof(flashspan_device::TileEntry));
+    place(parts.order, plan.lists() * rows, word);
+  };
+  const bool backward = spec.direction == Direction::backward;
+  place_lists(layout.by_query, plan.query_tiles, plan.key_tiles);
+  if (backward) place_lists(layout.by_key, plan.key_tiles, plan.query_tiles);
+  const std::int64_t bytes_per_slot = std::int64_t{4} * spec.tile.block_m * word;
+  layout.bit_slots = std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot);
+  place(layout.bits, layout.bit_slots, bytes_per_slot);
+  place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
+  const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
+  place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
+  if (backward) place(layout.delta, shape.batch * shape.query_heads * shape.q_len, word);
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;
 }

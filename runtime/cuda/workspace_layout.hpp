@@ -1,4 +1,4 @@
-// workspace_layout.hpp -- how the caller's workspace is divided: tile lists, and delta for the backward.
+// workspace_layout.hpp -- how the caller's workspace is divided: the tile plan, and delta for the backward.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,11 @@ struct PlanSize {
   std::int64_t heads = 1;        ///< Hq if it depends on h, else 1
   std::int64_t query_tiles = 0;  ///< ceil(q_len / block_m)
   std::int64_t key_tiles = 0;    ///< ceil(kv_len / block_n)
+
+  [[nodiscard]] std::int64_t lists() const { return batch * heads; }
+  [[nodiscard]] std::int64_t tiles() const { return lists() * query_tiles * key_tiles; }
+  /// Blocks of plan_classify that the tiles of one list take.
+  [[nodiscard]] std::int64_t patches() const;
 };
 [[nodiscard]] PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& args);
 
@@ -23,14 +28,25 @@ struct WorkspacePart {
   std::int64_t bytes = 0;
 };
 
-struct WorkspaceLayout {
-  WorkspacePart by_query_counts;  ///< i32 [batch, heads, query_tiles]
-  WorkspacePart by_query_tiles;   ///< i32 [batch, heads, query_tiles, key_tiles]
-  WorkspacePart by_key_counts;    ///< backward: i32 [batch, heads, key_tiles]
-  WorkspacePart by_key_tiles;     ///< backward: i32 [batch, heads, key_tiles, query_tiles]
-  WorkspacePart delta;            ///< backward: f32 [B, Hq, Sq]
-  std::int64_t bytes = 0;         ///< to ask the caller for; enough for a workspace of any alignment
+/// Lists of one side of a plan: flashspan_device::TilePlanArguments.
+struct ListParts {
+  WorkspacePart counts;   ///< i32 [batch, heads, rows]
+  WorkspacePart entries;  ///< TileEntry [batch, heads, rows, across]
+  WorkspacePart order;    ///< i32 [batch, heads, rows]
 };
+
+struct WorkspaceLayout {
+  ListParts by_query;          ///< rows of query tiles
+  ListParts by_key;            ///< backward: rows of key tiles
+  WorkspacePart bits;          ///< u32 [bit_slots, 4 block_m]
+  std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
+  WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
+  WorkspacePart counters;      ///< i32: next_item, slots_taken, blocks_done [2, batch, heads]
+  WorkspacePart delta;         ///< backward: f32 [B, Hq, Sq]
+  std::int64_t bytes = 0;      ///< to ask the caller for; enough for a workspace of any alignment
+};
+/// Most memory that the bit tiles of one plan take.
+inline constexpr std::int64_t bit_tile_bytes = std::int64_t{16} << 20;
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan);
 

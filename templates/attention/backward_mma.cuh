@@ -174,8 +174,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
 
   if (list.count > 0) tiles.fill_query_side(p, b, h, query_tile * block_m);
   for (int i = 0; i < list.count; ++i) {
-    const int tile_first_k = list.tile(i) * block_n;
-    const bool partial = list.partial(i);
+    const TileEntry entry = list.entry(i);
+    const int tile_first_k = entry.tile * block_n;
+    const bool partial = entry.mask != full_tile;
     tiles.fill_key_side(p, b, kv_head, tile_first_k);
     close_copy_group();
     wait_for_copies<0>();
@@ -196,9 +197,11 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
       float gradients[dq_blocks][4];
       multiply_rows<is_bf16, dq_blocks, padded_qk>(scores, tiles.query, warp_row, tiles.key, strip);
       multiply_rows<is_bf16, dq_blocks, padded_v>(gradients, tiles.out_gradient, warp_row, tiles.value, strip);
-      u32 visible_bits = 0xffffffffu;
-      if (partial) {
-        visible_bits = visibility_bits<dq_blocks>([&](int half, int column) {
+      VisibilityBits bits = all_visible();
+      if (entry.mask >= 0) {
+        bits = visibility_of_slot(p.by_query, entry.mask, warp_row + place.row, strip);
+      } else if (partial) {
+        bits = visibility_bits<dq_blocks>([&](int half, int column) {
           return MaskProgram::visible(mask, b, h, first_q + 8 * half, tile_first_k + strip + place.column + column,
                                       p.q_len, p.kv_len);
         });
@@ -210,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
           const int row = warp_row + place.row + e / 2 * 8;
           const int q = first_q + e / 2 * 8;
           const int k = tile_first_k + strip + place.column + n * 8 + e % 2;
-          const bool visible = (!tail || k < p.kv_len) && (visible_bits >> (4 * n + e) & 1u) != 0;
+          const bool visible = (!tail || k < p.kv_len) && bits.test(n, e);
           const WeightAndGradient result =
               weigh(score, point, p.scale, q, k, scores[n][e], gradients[n][e], tiles.lse[row], tiles.delta[row]);
           float gradient = result.gradient;
@@ -264,8 +267,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
     const TileList list = tile_list(p.by_key, b, h, key_tile, key_tiles, query_tiles);
     const ProgramPoint point = {b, h, p.q_len, p.kv_len};
     for (int i = 0; i < list.count; ++i) {
-      const int tile_first_q = list.tile(i) * block_m;
-      const bool partial = list.partial(i);
+      const TileEntry entry = list.entry(i);
+      const int tile_first_q = entry.tile * block_m;
+      const bool partial = entry.mask != full_tile;
       tiles.fill_query_side(p, b, h, tile_first_q);
       close_copy_group();
       wait_for_copies<0>();
@@ -290,9 +294,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
         float gradients[dkdv_blocks][4];
         multiply_rows<is_bf16, dkdv_blocks, padded_qk>(weights, tiles.key, warp_row, tiles.query, strip);
         multiply_rows<is_bf16, dkdv_blocks, padded_v>(gradients, tiles.value, warp_row, tiles.out_gradient, strip);
-        u32 visible_bits = 0xffffffffu;
+        VisibilityBits bits = all_visible();
         if (partial) {
-          visible_bits = visibility_bits<dkdv_blocks>([&](int half, int column) {
+          bits = visibility_bits<dkdv_blocks>([&](int half, int column) {
             return MaskProgram::visible(mask, b, h, tile_first_q + strip + place.column + column, first_k + 8 * half,
                                         p.q_len, p.kv_len);
           });
@@ -304,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
             const int row = strip + place.column + n * 8 + e % 2;
             const int q = tile_first_q + row;
             const int k = first_k + e / 2 * 8;
-            const bool visible = q < p.q_len && (visible_bits >> (4 * n + e) & 1u) != 0;
+            const bool visible = q < p.q_len && bits.test(n, e);
             const WeightAndGradient result =
                 weigh(score, point, p.scale, q, k, weights[n][e], gradients[n][e], tiles.lse[row], tiles.delta[row]);
             weights[n][e] = visible ? result.weight : 0.f;
@@ -333,8 +337,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
   for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const TileList list = tile_list(p.by_key, b, h, key_tile, key_tiles, query_tiles);
     for (int i = 0; i < list.count; ++i) {
-      if (!list.partial(i)) continue;
-      const int first_q = list.tile(i) * block_m;
+      const TileEntry entry = list.entry(i);
+      if (entry.mask == full_tile) continue;
+      const int first_q = entry.tile * block_m;
       const GlobalRows<const unsigned short> out_gradients = {
           matrix_of(p.out_gradient, b, h) + first_q * p.out_gradient.stride_row, p.out_gradient.stride_row,
           p.q_len - first_q < block_m ? p.q_len - first_q : block_m};

@@ -20,10 +20,11 @@ static_assert(forward_shared_bytes == shared_bytes, "host and device count the s
 /// Where the keys, then the values, of the i-th tile of a list stand.
 __device__ __forceinline__ int stage_offset(int i) { return i % num_stages * stage_elements; }
 
-/// Scores of one warp's rows; hidden ones are -inf.
-__device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], const ProgramArguments& mask,
-                                              const ProgramArguments& score, const ProgramPoint& point, float scale,
-                                              int first_q, int first_k, bool partial, bool tail) {
+/// Scores of one warp's rows; hidden ones are -inf. `row` is the lane's row in the tile.
+__device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], const AttentionParameters& p,
+                                              const ProgramArguments& mask, const ProgramArguments& score,
+                                              const ProgramPoint& point, int row, int first_q, int first_k,
+                                              int tile_mask, bool tail) {
   if constexpr (has_score) {
 #pragma unroll
     for (int n = 0; n < score_blocks; ++n) {
@@ -32,21 +33,23 @@ __device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], 
         const int q = first_q + e / 2 * 8;
         const int k = first_k + n * 8 + e % 2;
         scores[n][e] =
-            MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, scores[n][e] * scale);
+            MaskProgram::score(score, point.b, point.h, q, k, point.q_len, point.kv_len, scores[n][e] * p.scale);
       }
     }
   } else {
-    const float factor = scale * score_per_natural;
+    const float factor = p.scale * score_per_natural;
 #pragma unroll
     for (int n = 0; n < score_blocks; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores[n][e] *= factor;
     }
   }
-  if (!partial && !tail) return;
-  u32 visible_bits = 0xffffffffu;
-  if (partial) {
-    visible_bits = visibility_bits<score_blocks>([&](int half, int column) {
+  if (tile_mask == full_tile && !tail) return;
+  VisibilityBits bits = all_visible();
+  if (tile_mask >= 0) {
+    bits = visibility_of_slot(p.by_query, tile_mask, row, 0);
+  } else if (tile_mask == evaluated_tile) {
+    bits = visibility_bits<score_blocks>([&](int half, int column) {
       return MaskProgram::visible(mask, point.b, point.h, first_q + 8 * half, first_k + column, point.q_len,
                                   point.kv_len);
     });
@@ -55,7 +58,7 @@ __device__ __forceinline__ void finish_scores(float (&scores)[score_blocks][4], 
   for (int n = 0; n < score_blocks; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const bool visible = first_k + n * 8 + e % 2 < point.kv_len && (visible_bits >> (4 * n + e) & 1u) != 0;
+      const bool visible = first_k + n * 8 + e % 2 < point.kv_len && bits.test(n, e);
       if (!visible) scores[n][e] = minus_infinity();
     }
   }
@@ -133,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
   const unsigned short* const value = matrix_of(p.value, b, kv_head);
   const auto start_copies = [&](int i) {
     unsigned short* const stage = stages + stage_offset(i);
-    const int first_k = list.tile(i) * block_n;
+    const int first_k = list.entry(i).tile * block_n;
     fill_tile<block_n, padded_qk, head_dim_qk, aligned, threads_per_block>(stage, key, p.key.stride_row, first_k,
                                                                            p.kv_len);
     fill_tile<block_n, padded_v, head_dim_v, aligned, threads_per_block>(stage + key_tile_elements, value,
@@ -171,15 +174,15 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
     }
     unsigned short* const key_shared = stages + stage_offset(i);
     unsigned short* const value_shared = key_shared + key_tile_elements;
-    const int tile_first_k = list.tile(i) * block_n;
-    const bool partial = list.partial(i);
+    const TileEntry entry = list.entry(i);
+    const int tile_first_k = entry.tile * block_n;
 
     float scores[score_blocks][4];
     multiply_rows<is_bf16, score_blocks, padded_qk>(scores, query_shared, warp * 16, key_shared, 0);
-    finish_scores(scores, mask, score, point, p.scale, first_q, tile_first_k + place.column, partial,
-                  tile_first_k + block_n > p.kv_len);
+    finish_scores(scores, p, mask, score, point, warp * 16 + place.row, first_q, tile_first_k + place.column,
+                  entry.mask, tile_first_k + block_n > p.kv_len);
     softmax.update(scores, out);
-    if (partial) {
+    if (entry.mask != full_tile) {
       const bool found = take_non_finite_out<is_bf16, block_n, padded_v, threads_per_block>(value_shared, nullptr);
       non_finite_values = non_finite_values || found;
     }
@@ -217,8 +220,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
   const GlobalRows<unsigned short> results = {out_matrix + first_row * p.out.stride_row, p.out.stride_row,
                                               p.q_len - first_row < block_m ? p.q_len - first_row : block_m};
   for (int i = 0; i < list.count; ++i) {
-    if (!list.partial(i)) continue;
-    const int first_k = list.tile(i) * block_n;
+    const TileEntry entry = list.entry(i);
+    if (entry.mask == full_tile) continue;
+    const int first_k = entry.tile * block_n;
     const GlobalRows<const unsigned short> values = {value + first_k * p.value.stride_row, p.value.stride_row,
                                                      p.kv_len - first_k < block_n ? p.kv_len - first_k : block_n};
     add_visible_non_finite<is_bf16, threads_per_block>(results, values, head_dim_v, [&](int row, int key_row) {

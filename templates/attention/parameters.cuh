@@ -31,13 +31,44 @@ struct TensorArgument {
   long long stride_row;
 };
 
-// Tile lists of one plan. A list holds, per (plan batch, plan head, row of tiles), the indices of the tiles to
-// visit, ascending; the sign bit marks a partial tile. Capacity of a list is the number of tiles across.
+// One tile that a row of tiles visits.
+struct TileEntry {
+  int tile;
+  int mask;  // full_tile: no test; evaluated_tile: test by the program; >= 0: slot of a bit tile
+};
+constexpr int full_tile = -1;
+constexpr int evaluated_tile = -2;
+
+// Tile lists of one plan. Capacity of a list is the number of tiles across.
+//
+// Bit tiles hold the exact mask of block_m x block_n pairs, block_n <= 128, in the order of the accumulator fragments
+// of mma and wgmma: bit e of word slot * 4 block_m + 4 row + quad is the pair (row, 8 (e / 2) + 2 quad + e % 2). Pairs
+// outside the lengths are 0.
 struct TilePlanArguments {
-  int* counts;     // [plan_batch, plan_heads, tile rows]
-  int* tiles;      // [plan_batch, plan_heads, tile rows, tiles across]
-  int plan_batch;  // 1 if the mask does not depend on b
-  int plan_heads;  // 1 if the mask does not depend on h
+  int* counts;         // [plan_batch, plan_heads, rows]
+  TileEntry* entries;  // [plan_batch, plan_heads, rows, across], ascending by tile, `counts` of them valid
+  int* order;          // [plan_batch, plan_heads, rows]: rows, most expensive first; among equals the last row first
+  unsigned int* bits;  // [slots, 4 block_m]; null: none
+  int bit_slots;       // capacity in tiles
+  int plan_batch;      // 1 if the mask does not depend on b
+  int plan_heads;      // 1 if the mask does not depend on h
+};
+
+// What the kernels of the planner hand on to one another.
+struct PlanScratch {
+  unsigned int* undecided;  // [plan_batch, plan_heads, patches, words_per_patch]: a bit per tile left to evaluate
+  int* slots_taken;         // bit tiles asked for
+  int* blocks_done;         // [2, plan_batch, plan_heads]: blocks of plan_lists that have finished, by query and by key
+};
+
+// Description of a tensor for the copy engine of sm_90, and of the box that one copy moves; made by the driver
+// (cuTensorMapEncodeTiled).
+struct alignas(128) TensorMap {
+  unsigned long long words[16];
+};
+
+struct TensorMaps {
+  TensorMap query, key, value;
 };
 
 struct AttentionParameters {
@@ -47,14 +78,21 @@ struct AttentionParameters {
   float* delta;                      // [B, H, Sq] fp32 workspace of the backward: rowsum(dO * O) - dLSE
   int batch, query_heads, kv_heads, q_len, kv_len;
   float scale;
+  int* next_item;              // work counter of persistent kernels, zeroed by the planner; null without a plan
+  int section_heads;           // (batch, query head) pairs whose keys and values share the L2 cache
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
-  TilePlanArguments by_key;    // per key tile: query tiles (dK, dV)
+  TilePlanArguments by_key;    // per key tile: query tiles (dK, dV); entries are null in a forward
+  PlanScratch scratch;
 };
 
-// Threads of a block of plan_tiles, and of attention_backward_delta.
+// Threads of a block of the planner's kernels, and of attention_backward_delta.
 constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
 
-constexpr int partial_tile_bit = static_cast<int>(0x80000000u);
+// A block of plan_classify works on a patch of tiles; a block of plan_lists on some rows of one list, a warp each.
+constexpr int patch_side = 8;
+constexpr int patch_tiles = patch_side * patch_side;
+constexpr int words_per_patch = patch_tiles / 32;
+constexpr int rows_per_list_block = plan_threads / 32;
 
 }  // namespace flashspan_device

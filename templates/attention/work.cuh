@@ -41,11 +41,13 @@ __device__ __forceinline__ float* row_value(const TensorArgument& tensor, int b,
 
 /// The tiles that one row of tiles visits: all of them, or a plan's list.
 struct TileList {
-  const int* tiles;  // null: all
+  const TileEntry* entries;  // null: all
   int count;
 
-  __device__ int tile(int i) const { return tiles == nullptr ? i : tiles[i] & ~partial_tile_bit; }
-  __device__ bool partial(int i) const { return tiles != nullptr && (tiles[i] & partial_tile_bit) != 0; }
+  __device__ __forceinline__ TileEntry entry(int i) const {
+    if constexpr (!has_plan) return {i, full_tile};
+    return entries[i];
+  }
 };
 
 __device__ __forceinline__ TileList tile_list(const TilePlanArguments& plan, int b, int h, int row, int rows,
@@ -54,7 +56,7 @@ __device__ __forceinline__ TileList tile_list(const TilePlanArguments& plan, int
   const int plan_b = plan.plan_batch == 1 ? 0 : b;
   const int plan_h = plan.plan_heads == 1 ? 0 : h;
   const long long list = (static_cast<long long>(plan_b) * plan.plan_heads + plan_h) * rows + row;
-  return {plan.tiles + list * across, plan.counts[list]};
+  return {plan.entries + list * across, plan.counts[list]};
 }
 
 /// Where a warp's accumulator elements stand: element e of block n is (row + 8 (e / 2), column + 8 n + e % 2).
@@ -75,25 +77,53 @@ struct ProgramPoint {
   int kv_len;
 };
 
-/// Visibility of a warp's 16 x (8 blocks) elements, as one word a lane: bit 4 n + e for element e of block n.
+/// Which of a lane's elements of a warp's 16 x (8 blocks) are visible: bit 2 n + e for element e of block n, a word for
+/// the lane's row and one for the row eight below.
+struct VisibilityBits {
+  u32 rows[2];
+
+  /// `element` as in FragmentPlace.
+  __device__ __forceinline__ bool test(int n, int element) const {
+    return (rows[element / 2] >> (2 * n + element % 2) & 1u) != 0;
+  }
+};
+
+__device__ __forceinline__ VisibilityBits all_visible() { return {{0xffffffffu, 0xffffffffu}}; }
+
 /// visible(half, column) answers for the lane's row `half` (0, or 1: eight below) and the column `column` past its own
 /// first. Not unrolled: a mask stands once in the code however many elements there are, and what depends on the row
 /// alone is looked up once a row.
 template <int blocks, typename Visible>
-__device__ __forceinline__ u32 visibility_bits(const Visible& visible) {
-  static_assert(blocks * 4 <= 32, "one word a lane");
-  u32 bits = 0;
+__device__ __forceinline__ VisibilityBits visibility_bits(const Visible& visible) {
+  static_assert(blocks * 2 <= 32, "one word a row");
+  VisibilityBits bits = {{0, 0}};
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
+    u32 row = 0;
 #pragma unroll 1
     for (int n = 0; n < blocks; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (visible(half, n * 8 + e)) bits |= 1u << (4 * n + 2 * half + e);
+        if (visible(half, n * 8 + e)) row |= 1u << (2 * n + e);
       }
+    }
+    if (half == 0) {
+      bits.rows[0] = row;
+    } else {
+      bits.rows[1] = row;
     }
   }
   return bits;
+}
+
+/// The same from the bit tile `slot` of a plan: the lane's row is `row` of the tile, its first block starts at column
+/// `first_column`.
+__device__ __forceinline__ VisibilityBits visibility_of_slot(const TilePlanArguments& plan, int slot, int row,
+                                                             int first_column) {
+  constexpr long long words_per_row = 4;
+  const long long first = (static_cast<long long>(slot) * block_m + row) * words_per_row + threadIdx.x % 4;
+  const int first_bit = first_column / 4;
+  return {{plan.bits[first] >> first_bit, plan.bits[first + 8 * words_per_row] >> first_bit}};
 }
 
 }  // namespace flashspan_device

@@ -7,18 +7,28 @@ namespace flashspan_device {
 constexpr bool is_bf16 = true;
 constexpr int head_dim_qk = 128;
 constexpr int head_dim_v = 128;
+enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };
+constexpr Lowering lowering = Lowering::row_ranges;
 constexpr bool has_plan = true;
 constexpr bool has_score = false;
 constexpr bool aligned = true;
+constexpr int column_groups = 1;
+#if defined(FLASHSPAN_LINT_HOPPER)
+constexpr int block_m = 128;
+constexpr int block_n = 128;
+constexpr int num_warps = 8;
+constexpr int num_stages = 2;
+constexpr int shared_bytes = 5 * 128 * 128 * 2 + 256;
+#else
 constexpr int block_m = 64;
 constexpr int block_n = 64;
 constexpr int num_warps = 4;
 constexpr int num_stages = 1;
-constexpr int column_groups = 1;
-#ifdef FLASHSPAN_LINT_BACKWARD
+#if defined(FLASHSPAN_LINT_BACKWARD)
 constexpr int shared_bytes = 4 * 64 * (128 + 8) * 2 + 3 * 64 * 4;
 #else
 constexpr int shared_bytes = 3 * 64 * (128 + 8) * 2;
+#endif
 #endif
 
 }  // namespace flashspan_device

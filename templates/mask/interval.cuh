@@ -172,9 +172,10 @@ struct Box {
 
 /// Range of the elements that a box of indices can ask for; the warp looks at them together.
 template <int rank>
-__device__ inline Interval lookup_range(const LookupTensor& tensor, Box<rank> box) {
+__device__ __forceinline__ Interval lookup_range(const LookupTensor& tensor, Box<rank> box) {
   bool may_be_outside = false;
   int64 count = 1;
+  int64 first = 0;  // offset of the first element
   int counts[rank];
 #pragma unroll
   for (int axis = 0; axis < rank; ++axis) {
@@ -182,6 +183,7 @@ __device__ inline Interval lookup_range(const LookupTensor& tensor, Box<rank> bo
     may_be_outside = may_be_outside || box.at[axis].lo < 0 || box.at[axis].hi >= extent;
     box.at[axis] = {larger(box.at[axis].lo, 0), smaller(box.at[axis].hi, extent - 1)};
     if (box.at[axis].lo > box.at[axis].hi) return single(0);
+    first += box.at[axis].lo * tensor.stride[axis];
     const bool broadcast = tensor.stride[axis] == 0;
     counts[axis] = broadcast ? 1 : static_cast<int>(smaller(box.at[axis].hi - box.at[axis].lo + 1, max_lookup_box + 1));
     count = count > max_lookup_box ? count : count * counts[axis];
@@ -192,12 +194,13 @@ __device__ inline Interval lookup_range(const LookupTensor& tensor, Box<rank> bo
     int highest = -2147483647 - 1;
     for (int i = static_cast<int>(threadIdx.x) % 32; i < static_cast<int>(count); i += 32) {
       int rest = i;
-      int64 offset = 0;
+      int64 offset = first;
 #pragma unroll
-      for (int axis = rank - 1; axis >= 0; --axis) {
-        offset += (box.at[axis].lo + rest % counts[axis]) * tensor.stride[axis];
+      for (int axis = rank - 1; axis > 0; --axis) {
+        offset += rest % counts[axis] * tensor.stride[axis];
         rest /= counts[axis];
       }
+      offset += rest * tensor.stride[0];
       const int element = static_cast<const int*>(tensor.data)[offset];
       lowest = element < lowest ? element : lowest;
       highest = element > highest ? element : highest;

@@ -78,13 +78,14 @@ struct GlobalRows {
 };
 
 /// Adds to every result row the non-finite elements of the source rows that it sees: what take_non_finite_out() took
-/// from a product. The results must have been written before the last block barrier.
+/// from a product. By `threads` threads from a multiple of `threads` on, which have passed a barrier since the results
+/// were written.
 template <bool is_bf16, int threads, typename Visible>
 __device__ inline void add_visible_non_finite(const GlobalRows<unsigned short>& result,
                                               const GlobalRows<const unsigned short>& source, int head_dim,
                                               const Visible& visible) {
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < result.rows * head_dim; i += threads) {
+  for (int i = static_cast<int>(threadIdx.x) % threads; i < result.rows * head_dim; i += threads) {
     const int row = i / head_dim;
     const int column = i % head_dim;
     unsigned short* const element = result.at(row, column);

@@ -32,6 +32,7 @@ struct CudaDriver {
   int (*stream_destroy)(cuda::CUstream) = symbol<int (*)(cuda::CUstream)>("cuStreamDestroy_v2");
   int (*begin_capture)(cuda::CUstream, int) = symbol<int (*)(cuda::CUstream, int)>("cuStreamBeginCapture_v2");
   int (*end_capture)(cuda::CUstream, CUgraph*) = symbol<int (*)(cuda::CUstream, CUgraph*)>("cuStreamEndCapture");
+  int (*is_capturing)(cuda::CUstream, int*) = symbol<int (*)(cuda::CUstream, int*)>("cuStreamIsCapturing");
   int (*instantiate)(CUgraphExec*, CUgraph, unsigned long long) =
       symbol<int (*)(CUgraphExec*, CUgraph, unsigned long long)>("cuGraphInstantiateWithFlags");
   int (*launch_graph)(CUgraphExec, cuda::CUstream) = symbol<int (*)(CUgraphExec, cuda::CUstream)>("cuGraphLaunch");
@@ -50,6 +51,7 @@ struct CudaDriver {
 
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr int capture_mode_global = 0;
+inline constexpr int capture_status_active = 1;
 
 [[nodiscard]] inline cuda::CUdeviceptr address_of(const void* pointer) {
   return reinterpret_cast<cuda::CUdeviceptr>(pointer);

@@ -1,4 +1,4 @@
-// cuda_stream_test.cpp -- on a GPU: streams, graph capture, contexts and memory of a call. Skipped without one.
+// cuda_stream_test.cpp -- on a GPU: streams, contexts and memory of a call. Skipped without one.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -6,33 +6,10 @@
 
 #include "attention/attention_fixture.hpp"
 #include "attention/cuda_driver.hpp"
-#include "attention/mask_data.hpp"
+#include "attention/queued_calls.hpp"
 
 namespace flashspan::tests {
 namespace {
-
-/// Calls of both directions with workspaces that live on, for whoever queues them himself.
-struct QueuedCalls {
-  ForwardCall forward;
-  BackwardCall backward;
-  PoisonedWorkspace forward_workspace, backward_workspace;
-
-  QueuedCalls(const PlacedCall& placed, Attention& attention, Device device, Stream stream)
-      : forward(placed.forward_call()),
-        backward(placed.backward_call()),
-        forward_workspace(device, expect_value(attention.workspace_bytes(forward))),
-        backward_workspace(device, expect_value(attention.workspace_bytes(backward))) {
-    forward.workspace = forward_workspace.data();
-    forward.workspace_bytes = forward_workspace.bytes();
-    backward.workspace = backward_workspace.data();
-    backward.workspace_bytes = backward_workspace.bytes();
-    forward.stream = backward.stream = stream;
-  }
-  void queue(Attention& attention) const {
-    expect_value(attention.forward(forward));
-    expect_value(attention.backward(backward));
-  }
-};
 
 class CudaCalls : public AttentionTest {
  protected:
@@ -80,75 +57,6 @@ TEST_P(CudaCalls, ACallOnASideStreamComesAfterTheWorkQueuedThere) {
   }
   expect_value(synchronize(device(), {side.handle()}));
   EXPECT_TRUE(same_bits(placed.read(), expected));
-}
-
-// F082
-TEST_P(CudaCalls, ACapturedCallReplaysTheBitsOfAnEagerOneOnWhateverTheInputsAreThen) {
-  SideStream side(device().index);
-  const Inputs inputs = random_inputs(scenario_.shape, 1);
-  const Inputs later = random_inputs(scenario_.shape, 2);
-  const oracle::Answer expected = run(scenario_, inputs);
-  const oracle::Answer expected_later = run(scenario_, later);
-  PlacedCall placed(scenario_, inputs, device(), dtype());
-  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
-  expect_value(attention().prepare(calls.forward));
-  expect_value(attention().prepare(calls.backward));
-
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
-  calls.queue(attention());
-  expect_cuda(side.driver.end_capture(side.handle(), &graph));
-  expect_cuda(side.driver.instantiate(&executable, graph, 0));
-
-  for (int replay = 0; replay < 3; ++replay) {
-    expect_cuda(side.driver.launch_graph(executable, side.handle()));
-    expect_value(synchronize(device(), {side.handle()}));
-    EXPECT_TRUE(same_bits(placed.read(), expected)) << "replay " << replay;
-  }
-  const PlacedCall source(scenario_, later, device(), dtype());
-  const BackwardCall from = source.backward_call();
-  for (const auto& [to, view] : {std::pair{calls.backward.query, from.query},
-                                 {calls.backward.key, from.key},
-                                 {calls.backward.value, from.value},
-                                 {calls.backward.out_gradient, from.out_gradient},
-                                 {calls.backward.lse_gradient, from.lse_gradient}}) {
-    const auto bytes = static_cast<std::size_t>(view.element_count() * size_in_bytes(view.dtype));
-    expect_cuda(side.driver.copy_async(address_of(to.data), address_of(view.data), bytes, side.handle()));
-  }
-  expect_cuda(side.driver.launch_graph(executable, side.handle()));
-  expect_value(synchronize(device(), {side.handle()}));
-  EXPECT_TRUE(same_bits(placed.read(), expected_later));
-  expect_cuda(side.driver.destroy_executable(executable));
-  expect_cuda(side.driver.destroy_graph(graph));
-}
-
-// F082: a kernel that is not there yet is an error or is made, but it never breaks the capture.
-TEST_P(CudaCalls, AKernelThatIsMissingDuringACaptureDoesNotBreakTheCapture) {
-  SideStream side(device().index);
-  scenario_.mask = expect_value(Mask::parse("(q * 5 >= k * 4) & (k % 11 != 3)"));
-  const Inputs inputs = random_inputs(scenario_.shape);
-  PlacedCall placed(scenario_, inputs, device(), dtype());
-  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
-  CUgraph graph = nullptr;
-  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
-  const Result<void> queued = attention().forward(calls.forward);
-  EXPECT_EQ(side.driver.end_capture(side.handle(), &graph), cuda::cuda_success);
-  if (queued) {
-    CUgraphExec executable = nullptr;
-    expect_cuda(side.driver.instantiate(&executable, graph, 0));
-    expect_cuda(side.driver.launch_graph(executable, side.handle()));
-    expect_value(synchronize(device(), {side.handle()}));
-    Scenario forward = scenario_;
-    forward.backward = false;
-    EXPECT_TRUE(same_bits("out", placed.read().out, run(forward, inputs).out));
-    expect_cuda(side.driver.destroy_executable(executable));
-  } else {
-    EXPECT_FALSE(queued.error().message().empty());
-    calls.queue(attention());
-    expect_value(synchronize(device(), {side.handle()}));
-  }
-  expect_cuda(side.driver.destroy_graph(graph));
 }
 
 // F084, the part that one GPU shows

@@ -131,6 +131,7 @@ TEST_F(DiskStoreTest, DamagedEntriesAreSetAsideAndCanBeReplaced) {
   }
 }
 
+// Field case F075.
 TEST_F(DiskStoreTest, SwappedFilesAreNotServed) {
   put(1);
   put(2);

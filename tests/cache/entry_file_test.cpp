@@ -61,6 +61,7 @@ TEST(EntryFile, IsRefusedWithItsTailZeroed) {
   }
 }
 
+// Field case F075: metadata and binary are one file, which carries its key.
 TEST(EntryFile, IsRefusedUnderAnotherKeyAndNamesItsOwn) {
   const std::vector<std::byte> bytes = encode(sample_key(1), sample_entry(1));
   std::string why;

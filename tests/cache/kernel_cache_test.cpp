@@ -149,6 +149,7 @@ void expect_failure_for_all(const KernelCache::Builder& fail, ErrorCode code) {
   EXPECT_EQ(found->outcome, Outcome::built);
 }
 
+// Field case F080.
 TEST(KernelCache, AFailedBuildIsReturnedToAllAndStoredNowhere) {
   expect_failure_for_all([]() -> Result<Entry> { return refusal(); }, ErrorCode::compile_failed);
 }

@@ -31,7 +31,9 @@ TEST(Explain, CountsOfACausalMaskAreExact) {
   for (const auto& plan : report["directions"]) {
     const bool forward = plan["direction"] == "forward";
     EXPECT_NEAR(plan["flops"].get<double>(), pairs * (forward ? 2 * (64 + 64) : 2 * (3 * 64 + 2 * 64)), 1);
-    for (const char* field : {"lowering", "reason", "spec"}) EXPECT_FALSE(plan[field].get<std::string>().empty());
+    EXPECT_EQ(plan["family"], forward ? "hopper" : "mma");
+    for (const char* field : {"lowering", "reason", "family_reason", "spec"})
+      EXPECT_FALSE(plan[field].get<std::string>().empty());
     EXPECT_GT(plan["block_m"].get<int>(), 0);
     EXPECT_GT(plan["block_n"].get<int>(), 0);
   }
@@ -42,7 +44,8 @@ TEST(Explain, TextNamesEveryPart) {
       {"explain", "--mask", "(q >= k) & (q - k < 100)", "--score", "score - 0.5 * abs(q - k)", "--q-len", "512"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* part : {"program", "depends on", "score", "derivative", "density", "tiles", "lowering", "FLOPs",
-                           "forward on sm_90a", "backward on sm_90a"}) {
+                           "forward on sm_90a", "backward on sm_90a", "family    hopper: sm_90a, and every row",
+                           "family    mma: there is no wgmma backward yet"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
 }
@@ -52,6 +55,23 @@ TEST(Explain, TheCpuIsAnArchitectureToo) {
       flashspan_command({"explain", "--mask", "causal", "--q-len", "256", "--arch", "cpu", "--dtype", "f32", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json()["arch"], "cpu");
+  EXPECT_EQ(outcome.json()["directions"][0]["family"], "");
+}
+
+TEST(Explain, ALoweringCanBeAskedFor) {
+  const auto lowering = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"explain", "--mask", "(q >= k) & (q - k < 100)", "--q-len", "256", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return flashspan_command(arguments).json()["directions"][0]["lowering"].get<std::string>();
+  };
+  EXPECT_EQ(lowering({}), "row_ranges");
+  EXPECT_EQ(lowering({"--lowering", "bit_tiles"}), "bit_tiles");
+  const Outcome unknown = flashspan_command({"explain", "--mask", "causal", "--lowering", "fast"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.error_lines().front(), testing::AllOf(HasSubstr("--lowering"), HasSubstr("row_ranges")));
+  const Outcome refused = flashspan_command({"explain", "--mask", "causal", "--lowering", "none"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.error_lines().front(), HasSubstr("forward lowering: got none"));
 }
 
 TEST(Explain, UnknownArchitecturesAreRefused) {
@@ -215,6 +235,8 @@ TEST(Doctor, EverySubjectIsReportedAndWhatIsMissingHasARemedy) {
     if (!finding["ok"].get<bool>()) {
       EXPECT_FALSE(finding["remedy"].get<std::string>().empty()) << finding;
     }
+    // Several sentences stand apart, in one line.
+    EXPECT_THAT(finding["detail"].get<std::string>(), testing::Not(testing::ContainsRegex(";[^ ]|\n")));
   }
   for (const char* subject : {"driver", "nvrtc", "cpu", "llvm", "cache"}) EXPECT_THAT(subjects, HasSubstr(subject));
   EXPECT_THAT(report["devices"].dump(), HasSubstr("cpu"));

@@ -12,6 +12,7 @@
 
 #include "runtime/cpu/call_sizes.hpp"
 #include "runtime/cpu/tile_lists.hpp"
+#include "runtime/cpu/tile_planner.hpp"
 
 namespace flashspan::cpu_test {
 namespace {
@@ -88,7 +89,7 @@ void set_programs(backend::LaunchArgs& args, const BoundProgram* mask, const Bou
   }
 }
 
-// plan() and launch(), with a workspace of exactly the promised size.
+// run(), with a workspace of exactly the promised size.
 void run_direction(Direction direction, backend::LaunchArgs args, const BoundProgram* mask, const BoundProgram* score,
                    const RunOptions& options) {
   const kernel::KernelSpec spec =
@@ -100,9 +101,8 @@ void run_direction(Direction direction, backend::LaunchArgs args, const BoundPro
   std::vector<unsigned char> workspace(static_cast<std::size_t>(args.workspace_bytes), 0xFF);
   args.workspace = workspace.data();
   const auto work = [&] {
-    const backend::TilePlan plan = take(cpu_backend().plan(*kernel, spec, args));
-    const Result<void> launched = cpu_backend().launch(*kernel, spec, args, plan);
-    if (!launched) throw std::runtime_error(launched.error().message());
+    const Result<void> done = cpu_backend().run(*kernel, spec, args);
+    if (!done) throw std::runtime_error(done.error().message());
   };
   if (options.threads == 0) {
     work();
@@ -189,14 +189,15 @@ VisitedTiles count_visited_tiles(const AttentionShape& shape, const BoundProgram
   args.workspace_bytes = cpu_backend().workspace_bytes(spec, args);
   std::vector<unsigned char> workspace(static_cast<std::size_t>(args.workspace_bytes), 0xFF);
   args.workspace = workspace.data();
-  const backend::TilePlan plan = take(cpu_backend().plan(*kernel_of(spec), spec, args));
   const cpu::CallSizes sizes(spec, args);
-  const cpu::TileLists by_query(plan.by_query_counts, plan.by_query_tiles, sizes.q_tiles, sizes.k_tiles);
-  const cpu::TileLists by_key(plan.by_key_counts, plan.by_key_tiles, sizes.k_tiles, sizes.q_tiles);
+  const cpu::Workspace parts = cpu::lay_out(direction, sizes, workspace.data());
+  cpu::plan_tiles(kernel_of(spec)->functions(), mask.program, mask.bindings, sizes, parts);
+  const cpu::TileLists by_query(parts.by_query_counts, parts.by_query_tiles, sizes.q_tiles, sizes.k_tiles);
+  const cpu::TileLists by_key(parts.by_key_counts, parts.by_key_tiles, sizes.k_tiles, sizes.q_tiles);
   VisitedTiles tiles;
   const bool backward = direction == Direction::backward;
   const cpu::TileLists& lists = backward ? by_key : by_query;
-  for (std::int64_t plan_row = 0; plan_row < plan.plan_batch * plan.plan_heads; ++plan_row) {
+  for (std::int64_t plan_row = 0; plan_row < sizes.plan_batch * sizes.plan_heads; ++plan_row) {
     for (std::int64_t row = 0; row < (backward ? sizes.k_tiles : sizes.q_tiles); ++row) {
       for (std::int64_t i = 0; i < lists.count(plan_row, row); ++i) {
         ++tiles.visited;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention_run.hpp"
+#include "oracle/random_numbers.hpp"
 
 namespace flashspan::cpu_test {
 namespace {
@@ -73,6 +74,62 @@ TEST(TilePlan, VisitsExactlyTheTilesWithAVisiblePair) {
   }
 }
 
+// Field case F091: shares of blocks dropped, and SCFA's lists of kept and of hashed keys.
+TEST(TilePlan, SparseBlocksAndScfaListsVisitExactlyTheTilesWithAVisiblePair) {
+  constexpr Index length = 416;
+  constexpr Index blocks = length / 16;
+  const AttentionShape shape{1, 1, 1, length, length, 16, 16};
+  oracle::RandomNumbers numbers(91);
+  std::vector<std::int32_t> kept(static_cast<std::size_t>(blocks * blocks));
+  std::vector<std::int32_t> q_at, k_at, q_hash, k_hash;
+  for (Index i = 0; i < 2 * length; ++i) {  // every second token is dropped, of queries and keys independently
+    const auto at = static_cast<std::int32_t>(i);
+    if (numbers.chance(0.5) && std::ssize(q_at) < length) q_at.push_back(at);
+    if (numbers.chance(0.5) && std::ssize(k_at) < length) k_at.push_back(at);
+  }
+  q_at.resize(length, -1);
+  k_at.resize(length, 4 * length);
+  for (Index i = 0; i < length; ++i) {  // lists sorted by bucket, as SCFA makes them, hold runs of one bucket
+    q_hash.push_back(static_cast<std::int32_t>(i * 16 / length));
+    k_hash.push_back(static_cast<std::int32_t>((i + 9) * 16 / length));
+  }
+  const auto view = [](std::vector<std::int32_t>& values) {
+    return TensorView::contiguous(values.data(), DType::i32, {std::ssize(values)});
+  };
+  const auto at = [](const std::vector<std::int32_t>& values, Index i) { return values[static_cast<std::size_t>(i)]; };
+  const std::vector<NamedData> tensors{{"kept", TensorView::contiguous(kept.data(), DType::i32, {blocks, blocks})},
+                                       {"q_at", view(q_at)},
+                                       {"k_at", view(k_at)},
+                                       {"q_hash", view(q_hash)},
+                                       {"k_hash", view(k_hash)}};
+  const PlanCase dropped{"kept[q // 16, k // 16] > 0",
+                         [&](Index, Index, Index q, Index k) { return at(kept, q / 16 * blocks + k / 16) > 0; }, 1, 1};
+  const PlanCase scfa{"q_at[q] >= k_at[k]", [&](Index, Index, Index q, Index k) { return at(q_at, q) >= at(k_at, k); },
+                      1, 1};
+  const PlanCase hashed{
+      "(q_at[q] >= k_at[k]) & (q_hash[q] == k_hash[k])",
+      [&](Index, Index, Index q, Index k) { return at(q_at, q) >= at(k_at, k) && at(q_hash, q) == at(k_hash, k); }, 1,
+      1};
+  RunOptions options;
+  options.block_m = 16;
+  options.block_n = 16;
+  const auto expect_exact = [&](const PlanCase& one) {
+    const VisitedTiles expected = count_by_pairs(shape, one, 16);
+    EXPECT_LT(expected.visited, blocks * blocks);
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const VisitedTiles tiles = count_visited_tiles(shape, bound_program(one.text, true, tensors), direction, options);
+      EXPECT_EQ(tiles.visited, expected.visited) << one.text;
+      EXPECT_EQ(tiles.partial, expected.partial) << one.text;
+    }
+  };
+  for (const double share : {0.2, 0.5, 0.8}) {
+    for (std::int32_t& block : kept) block = numbers.chance(share) ? 0 : 1;
+    expect_exact(dropped);
+  }
+  expect_exact(scfa);
+  expect_exact(hashed);
+}
+
 TEST(Workspace, TooSmallIsRefusedBeforeAnythingIsWritten) {
   const BoundProgram mask = bound_program("q >= k", true);
   const kernel::KernelSpec spec = spec_of(Direction::forward, DType::f32, 16, 16, &mask, nullptr);
@@ -84,9 +141,9 @@ TEST(Workspace, TooSmallIsRefusedBeforeAnythingIsWritten) {
   std::vector<unsigned char> workspace(static_cast<std::size_t>(needed), 0xAB);
   args.workspace = workspace.data();
   args.workspace_bytes = needed - 1;
-  const auto plan = cpu_backend().plan(*kernel_of(spec), spec, args);
-  ASSERT_FALSE(plan.has_value());
-  EXPECT_EQ(plan.error().code, ErrorCode::workspace_too_small);
+  const auto done = cpu_backend().run(*kernel_of(spec), spec, args);
+  ASSERT_FALSE(done.has_value());
+  EXPECT_EQ(done.error().code, ErrorCode::workspace_too_small);
   EXPECT_TRUE(std::all_of(workspace.begin(), workspace.end(), [](unsigned char byte) { return byte == 0xAB; }));
 }
 

@@ -2,11 +2,13 @@
 // kernel: spec, ms, registers, spills. Exit status 1 if any failed. With an argument: only specs whose line contains
 // it.
 //
-//   compile_matrix ["forward sm_90"]
+//   compile_matrix ["forward sm_90a hopper"]
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,56 +22,109 @@ namespace {
 
 struct MatrixEntry {
   std::string line;
-  SpecRequest request;
+  kernel::KernelSpec spec;
 };
 
-std::string line_of(const SpecRequest& request, const char* mask, const char* score) {
-  std::string line = std::string(to_string(request.direction)) + " sm_" + std::to_string(request.arch) + " " +
-                     to_string(request.dtype) + " d" + std::to_string(request.head_dim_qk);
-  if (request.head_dim_v != request.head_dim_qk) line += "/" + std::to_string(request.head_dim_v);
-  return line + (request.aligned ? " aligned " : " unaligned ") + mask + score;
-}
+struct NamedMask {
+  const char* name;
+  const ProgramText* text;  ///< null: every pair is visible
+};
+const std::array masks{NamedMask{"every pair", nullptr}, NamedMask{"causal", &causal},
+                       NamedMask{"documents", &causal_documents}, NamedMask{"column bounds", &column_bounds}};
+const NamedMask& causal_mask = masks[1];
 
-/// Head dims: both ends, every padded size that a tile is chosen by, and sizes between them that are padded.
-constexpr std::array head_dims{16,  24,  32,  40,  48,  64,  72,  80,  96,  104,
-                               112, 128, 136, 160, 176, 192, 200, 224, 248, 256};
-constexpr std::array unaligned_head_dims{24, 64, 128, 256};
+struct HeadDims {
+  int qk, v;
+};
+/// Both ends, every padded size that a tile is chosen by, sizes between them that are padded, and unequal ones.
+constexpr std::array all_head_dims{
+    HeadDims{16, 16},   HeadDims{24, 24},   HeadDims{32, 32},   HeadDims{40, 40},   HeadDims{48, 48},
+    HeadDims{64, 64},   HeadDims{72, 72},   HeadDims{80, 80},   HeadDims{96, 96},   HeadDims{104, 104},
+    HeadDims{112, 112}, HeadDims{128, 128}, HeadDims{136, 136}, HeadDims{160, 160}, HeadDims{176, 176},
+    HeadDims{192, 192}, HeadDims{200, 200}, HeadDims{224, 224}, HeadDims{248, 248}, HeadDims{256, 256},
+    HeadDims{192, 128}, HeadDims{64, 128},  HeadDims{16, 192},  HeadDims{16, 224},  HeadDims{16, 256}};
+/// One of each tile.
+constexpr std::array usual_head_dims{HeadDims{64, 64}, HeadDims{128, 128}, HeadDims{256, 256}};
+constexpr HeadDims one_head_dim{128, 128};
 
-std::vector<MatrixEntry> matrix() {
-  std::vector<MatrixEntry> entries;
-  for (const int arch : served_archs) {
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      const auto add = [&](DType dtype, int head_dim_qk, int head_dim_v, bool aligned, const ProgramText* mask,
-                           const char* mask_name, const ProgramText* score = nullptr) {
-        const SpecRequest request{arch, direction, dtype, head_dim_qk, head_dim_v, aligned, mask, score};
-        entries.push_back({line_of(request, mask_name, score == nullptr ? "" : " with a score"), request});
-      };
-      for (const DType dtype : {DType::bf16, DType::f16}) {
-        for (const int head_dim : head_dims) add(dtype, head_dim, head_dim, true, &causal, "causal");
-        for (const int head_dim : unaligned_head_dims) add(dtype, head_dim, head_dim, false, &causal, "causal");
-        add(dtype, 192, 128, true, &causal, "causal");
-        add(dtype, 64, 128, true, &causal, "causal");
-      }
-      for (const int head_dim : {64, 128, 256}) {
-        add(DType::bf16, head_dim, head_dim, true, nullptr, "every pair");
-        add(DType::bf16, head_dim, head_dim, true, &causal_documents, "documents");
-        add(DType::bf16, head_dim, head_dim, true, &column_bounds, "column bounds");
-        add(DType::bf16, head_dim, head_dim, true, &causal_documents, "documents", &softcap_and_alibi);
+/// Collects entries, each spec once.
+class Matrix {
+ public:
+  void add(SpecRequest request, HeadDims head_dims, const NamedMask& mask, const ProgramText* score = nullptr) {
+    request.head_dim_qk = head_dims.qk;
+    request.head_dim_v = head_dims.v;
+    request.mask = mask.text;
+    request.score = score;
+    const auto spec = make_spec(request);
+    if (!spec) {
+      if (spec.error().argument == "forward lowering") return;  // one that the mask has not
+      std::fprintf(stderr, "%s: %s\n", mask.name, spec.error().message().c_str());
+      ++refused_;
+      return;
+    }
+    if (!known_.insert(spec->to_text()).second) return;
+    entries_.push_back({spec->summary() + ", " + mask.name, *spec});
+  }
+
+  /// The lowering that a call chooses, and every other that the mask has.
+  void add_all_lowerings(SpecRequest request, HeadDims head_dims, const NamedMask& mask, const ProgramText* score) {
+    add(request, head_dims, mask, score);
+    for (const auto kind : {mask::LoweringKind::row_ranges, mask::LoweringKind::column_bounds,
+                            mask::LoweringKind::bit_tiles, mask::LoweringKind::expression}) {
+      request.lowering = kind;
+      add(request, head_dims, mask, score);
+    }
+  }
+
+  [[nodiscard]] int refused() const { return refused_; }
+  [[nodiscard]] std::vector<MatrixEntry> take() { return std::move(entries_); }
+
+ private:
+  std::vector<MatrixEntry> entries_;
+  std::set<std::string> known_;
+  int refused_ = 0;
+};
+
+/// Forward kernels of sm_90a.
+void add_hopper(Matrix& matrix) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const SpecRequest request{.arch = {90, 'a'}, .dtype = dtype};
+    for (const ProgramText* score : {static_cast<const ProgramText*>(nullptr), &softcap_and_alibi}) {
+      for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask, score);
+      for (const HeadDims head_dims : usual_head_dims) {
+        for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask, score);
       }
     }
   }
-  return entries;
+}
+
+/// What the templates depend on once, on the oldest architecture; on the others, one kernel of each tile.
+void add_mma(Matrix& matrix) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const SpecRequest oldest{.arch = served_archs.front(), .direction = direction, .dtype = DType::bf16};
+    for (const HeadDims head_dims : all_head_dims) matrix.add(oldest, head_dims, causal_mask);
+    for (const Arch arch : served_archs) {
+      const SpecRequest bf16{.arch = arch, .direction = direction, .dtype = DType::bf16};
+      SpecRequest f16 = bf16;
+      f16.dtype = DType::f16;
+      SpecRequest unaligned = bf16;
+      unaligned.aligned = false;
+      for (const HeadDims head_dims : usual_head_dims) matrix.add(bf16, head_dims, causal_mask);
+      matrix.add(f16, one_head_dim, causal_mask);
+      matrix.add(unaligned, one_head_dim, causal_mask);
+      for (const NamedMask& mask : masks) matrix.add(bf16, one_head_dim, mask);
+      matrix.add(bf16, one_head_dim, masks[2], &softcap_and_alibi);
+    }
+  }
 }
 
 /// The line to print; `passed` tells which kind it is.
 std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entry, bool& passed) {
   passed = false;
   const auto failed = [&](const Error& error) { return "FAILED  " + entry.line + "\n" + error.message(); };
-  const auto spec = make_spec(entry.request);
-  if (!spec) return failed(spec.error());
-  const auto source = kernel::emit_cuda(*spec);
+  const auto source = kernel::emit_cuda(entry.spec);
   if (!source) return failed(source.error());
-  const auto binary = compiler.compile(*source, spec->target.arch);
+  const auto binary = compiler.compile(*source, entry.spec.target.arch);
   if (!binary) return failed(binary.error());
   int registers = 0;
   std::int64_t spills = 0;
@@ -81,9 +136,8 @@ std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entr
   std::array<char, 160> numbers{};
   std::snprintf(numbers.data(), numbers.size(), "%7.0f ms %4d registers %4lld spilled  ", binary->report.milliseconds,
                 registers, static_cast<long long>(spills));
-  const kernel::TileConfig& tile = spec->tile;
-  return numbers.data() + entry.line + "  " + std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + " w" +
-         std::to_string(tile.num_warps) + " s" + std::to_string(tile.num_stages) +
+  const kernel::TileConfig& tile = entry.spec.tile;
+  return numbers.data() + entry.line + "  w" + std::to_string(tile.num_warps) + " s" + std::to_string(tile.num_stages) +
          (binary->report.log.empty() ? "" : "\n" + binary->report.log);
 }
 
@@ -94,13 +148,16 @@ int run(const std::string& wanted) {
     return 1;
   }
   std::printf("%s\n", (*compiler)->identity().c_str());
-  std::vector<MatrixEntry> entries = matrix();
+  Matrix matrix;
+  add_hopper(matrix);
+  add_mma(matrix);
+  std::vector<MatrixEntry> entries = matrix.take();
   std::erase_if(entries, [&](const MatrixEntry& entry) { return entry.line.find(wanted) == std::string::npos; });
 
   std::atomic<std::size_t> next = 0;
   std::mutex printing;
   int passed_count = 0;
-  int failed_count = 0;
+  int failed_count = matrix.refused();
   const auto work = [&] {
     for (std::size_t index = next++; index < entries.size(); index = next++) {
       bool passed = false;

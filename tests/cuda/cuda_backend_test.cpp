@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "codegen/kernel/tile_config.hpp"
 #include "tests/cuda/call_fixture.hpp"
@@ -51,6 +52,7 @@ class CudaBackendCalls : public testing::Test {
     kernel_.reset();
     EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_)) << "the caller's context is current again";
     EXPECT_EQ(driver_.live_libraries, 0);
+    EXPECT_EQ(driver_.live_events, 0);
   }
   [[nodiscard]] std::vector<std::string> launched() const {
     std::vector<std::string> names;
@@ -58,11 +60,7 @@ class CudaBackendCalls : public testing::Test {
     for (const FakeDriver::Launch& launch : driver_.launches) names.push_back(launch.kernel);
     return names;
   }
-  Result<void> run(const SmallCall& call) {
-    const auto plan = backend_->plan(*kernel_, call.spec, call.args);
-    if (!plan) return plan.error();
-    return backend_->launch(*kernel_, call.spec, call.args, *plan);
-  }
+  Result<void> run(const SmallCall& call) { return backend_->run(*kernel_, call.spec, call.args); }
 
   const CUcontext theirs_ = made_up_address<CUcontext>(0x77);
   FakeDriver driver_;
@@ -80,7 +78,7 @@ TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
   open(1);
   const SmallCall call(Direction::backward);
   load(call.spec);
-  const std::int64_t shared = kernel::shared_memory_bytes(Direction::backward, call.spec.dtype, 64, 32, call.spec.tile);
+  const std::int64_t shared = kernel::shared_memory_bytes(call.spec);
   ASSERT_EQ(driver_.attributes.size(), 2u);
   for (const FakeDriver::Attribute& attribute : driver_.attributes) {
     EXPECT_THAT(attribute.kernel, testing::AnyOf("attention_backward_dq", "attention_backward_dkdv"));
@@ -91,7 +89,7 @@ TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
   const auto forced = std::count_if(driver_.calls.begin(), driver_.calls.end(), [](const FakeDriver::Call& made) {
     return made.name == "cuKernelGetFunction" && made.context == FakeDriver::context_of(1);
   });
-  EXPECT_EQ(forced, 4) << "plan_tiles, delta, dq, dkdv, each with the device's context current";
+  EXPECT_EQ(forced, 6) << "three of the planner, delta, dq, dkdv, each with the device's context current";
 }
 
 TEST_F(CudaBackendCalls, LoadAsksOnlyForKernelsThatTheModuleDefines) {
@@ -128,27 +126,77 @@ TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
   EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
 }
 
-TEST_F(CudaBackendCalls, ForwardPlansByQueryAndLaunchesOneKernel) {
+TEST_F(CudaBackendCalls, ForwardPlansAndLaunchesOneKernel) {
   open();
   const SmallCall call(Direction::forward);
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
-  const FakeDriver::Launch& plan = driver_.launches[0];
-  EXPECT_EQ(plan.by_key, 0);
-  EXPECT_EQ(plan.config.grid_x, 2u);
-  EXPECT_EQ(plan.config.block_x, 256u);
-  EXPECT_EQ(plan.config.dynamic_shared_bytes, 0u);
-  const FakeDriver::Launch& forward = driver_.launches[1];
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_forward"));
+  constexpr std::array<unsigned, 3> planner_blocks{1, 64, 1};
+  for (std::size_t i = 0; i < planner_blocks.size(); ++i) {
+    EXPECT_EQ(driver_.launches[i].config.grid_x, planner_blocks[i]);
+    EXPECT_EQ(driver_.launches[i].config.block_x, 256u);
+    EXPECT_EQ(driver_.launches[i].config.dynamic_shared_bytes, 0u);
+  }
+  const FakeDriver::Launch& plan = driver_.launches[2];
+  const FakeDriver::Launch& forward = driver_.launches[3];
   EXPECT_EQ(forward.config.grid_x, 24u);
   EXPECT_EQ(forward.config.grid_y * forward.config.grid_z, 1u);
   EXPECT_EQ(forward.config.block_x, 128u);
-  EXPECT_EQ(forward.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(
-                                                     Direction::forward, call.spec.dtype, 64, 32, call.spec.tile)));
+  EXPECT_EQ(forward.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(call.spec)));
   EXPECT_EQ(forward.attention.q_len, 100);
   EXPECT_EQ(forward.attention.by_query.counts, plan.attention.by_query.counts);
   EXPECT_NE(forward.attention.by_query.counts, nullptr);
+}
+
+TEST_F(CudaBackendCalls, AHopperForwardHasAtMostOneBlockAProcessorAndAWarpgroupThatCopies) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {128, 128, 8, 2};
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  EXPECT_EQ(driver_.launches.back().config.grid_x, 12u) << "as many as there are items";
+  EXPECT_EQ(driver_.launches.back().config.block_x, 384u);
+  call.set_shape({40, 6, 3, 100, 200, 64, 32});
+  ASSERT_TRUE(run(call));
+  EXPECT_EQ(driver_.launches.back().config.grid_x, 132u);
+}
+
+TEST_F(CudaBackendCalls, AHopperForwardDescribesItsInputsToTheCopyEngine) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {128, 80, 8, 2};
+  call.set_shape({1, 6, 3, 100, 200, 64, 32});
+  call.args.key.strides = {7, 64, 192, 1};  // [batch, row, head] order; the batch's stride is never used
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  ASSERT_EQ(driver_.tensor_maps.size(), 3u);
+  const auto& [query, key, value] = std::tie(driver_.tensor_maps[0], driver_.tensor_maps[1], driver_.tensor_maps[2]);
+  EXPECT_EQ(query.address, call.args.query.data);
+  EXPECT_EQ(query.data_type, tensor_map_bfloat16);
+  EXPECT_THAT(query.extents, ElementsAre(64, 100, 6, 1));
+  EXPECT_THAT(query.strides, ElementsAre(128, 12800, 16));
+  EXPECT_THAT(query.box, ElementsAre(64, 128, 1, 1));
+  EXPECT_THAT(key.extents, ElementsAre(64, 200, 3, 1));
+  EXPECT_THAT(key.strides, ElementsAre(384, 128, 16));
+  EXPECT_THAT(key.box, ElementsAre(64, 80, 1, 1));
+  EXPECT_THAT(value.extents, ElementsAre(32, 200, 3, 1));
+}
+
+TEST_F(CudaBackendCalls, ATensorThatTheDriverRefusesIsNamedBeforeAnyLaunch) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  load(call.spec);
+  driver_.failures["cuTensorMapEncodeTiled"] = cuda_error_invalid_value;
+  const auto done = run(call);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().argument, "cuTensorMapEncodeTiled");
+  EXPECT_EQ(done.error().detail, "query");
+  EXPECT_TRUE(driver_.launches.empty());
 }
 
 TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
@@ -157,18 +205,17 @@ TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "plan_tiles", "attention_backward_delta", "attention_backward_dq",
-                                      "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[0].by_key, 0);
-  EXPECT_EQ(driver_.launches[1].by_key, 1);
-  EXPECT_EQ(driver_.launches[2].config.block_x, 256u);
-  EXPECT_EQ(driver_.launches[2].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 24u);
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u);
-  const auto& parameters = driver_.launches[4].attention;
-  EXPECT_NE(parameters.by_key.tiles, nullptr);
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+                                      "attention_backward_dq", "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 2u) << "rows of queries and rows of keys";
+  EXPECT_EQ(driver_.launches[3].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 24u);
+  EXPECT_EQ(driver_.launches[5].config.grid_x, 12u);
+  const auto& parameters = driver_.launches[5].attention;
+  EXPECT_NE(parameters.by_key.entries, nullptr);
   EXPECT_GT(reinterpret_cast<std::uintptr_t>(parameters.delta),
-            reinterpret_cast<std::uintptr_t>(parameters.by_key.tiles));
+            reinterpret_cast<std::uintptr_t>(parameters.by_key.entries));
 }
 
 TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesContext) {
@@ -178,7 +225,7 @@ TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesConte
     load(call.spec);
     ASSERT_TRUE(run(call));
   }
-  ASSERT_EQ(driver_.launches.size(), 7u);
+  ASSERT_EQ(driver_.launches.size(), 4u + 6u);
   for (const FakeDriver::Launch& launch : driver_.launches) {
     EXPECT_EQ(launch.config.stream, made_up_address<CUstream>(0x5eed)) << launch.kernel;
     EXPECT_EQ(launch.context, FakeDriver::context_of(1)) << launch.kernel;
@@ -205,7 +252,7 @@ TEST_F(CudaBackendCalls, TheCallersContextIsCurrentAgainAfterAFailedLaunch) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::device_error);
   EXPECT_EQ(done.error().argument, "cuLaunchKernelEx");
-  EXPECT_EQ(done.error().detail, "plan_tiles");
+  EXPECT_EQ(done.error().detail, "plan_classify");
   EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_));
 }
 
@@ -218,7 +265,7 @@ TEST_F(CudaBackendCalls, WithoutAPlanThereIsNoPlannerAndNoList) {
   load(call.spec);
   ASSERT_TRUE(run(call));
   ASSERT_THAT(launched(), ElementsAre("attention_forward"));
-  EXPECT_EQ(driver_.launches[0].attention.by_query.tiles, nullptr);
+  EXPECT_EQ(driver_.launches[0].attention.by_query.entries, nullptr);
 }
 
 TEST_F(CudaBackendCalls, AnEmptyProblemLaunchesNothing) {
@@ -238,7 +285,7 @@ TEST_F(CudaBackendCalls, NoKeysStillLaunchWhatWritesTheOutput) {
   call.set_shape({2, 6, 3, 100, 0, 64, 32});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
+  EXPECT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_forward"));
 }
 
 TEST_F(CudaBackendCalls, NoQueriesStillLaunchWhatWritesTheGradientsOfTheKeys) {
@@ -247,8 +294,7 @@ TEST_F(CudaBackendCalls, NoQueriesStillLaunchWhatWritesTheGradientsOfTheKeys) {
   call.set_shape({2, 6, 3, 0, 200, 64, 32});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[0].by_key, 1);
+  EXPECT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_dkdv"));
 }
 
 TEST_F(CudaBackendCalls, ASmallWorkspaceIsRefusedBeforeAnyLaunch) {
@@ -301,17 +347,6 @@ TEST_F(CudaBackendCalls, MaskAndScoreDataReachTheirOwnArguments) {
   }
 }
 
-TEST_F(CudaBackendCalls, LaunchReadsThePlanThatItIsGiven) {
-  open();
-  const SmallCall call(Direction::forward);
-  load(call.spec);
-  auto plan = backend_->plan(*kernel_, call.spec, call.args);
-  ASSERT_TRUE(plan);
-  plan->by_query_tiles = made_up_address(0x123400);
-  ASSERT_TRUE(backend_->launch(*kernel_, call.spec, call.args, *plan));
-  EXPECT_EQ(driver_.launches.back().attention.by_query.tiles, plan->by_query_tiles);
-}
-
 TEST_F(CudaBackendCalls, UnloadingAfterTheDriverHasGoneIsQuiet) {
   open();
   const SmallCall call(Direction::forward);
@@ -329,6 +364,111 @@ TEST_F(CudaBackendCalls, UnloadingLeavesTheThreadsCaptureModeAsItWas) {
   load(call.spec);
   kernel_.reset();
   EXPECT_EQ(driver_.capture_mode, 1);
+}
+
+/// Kernels whose launches are followed, and so may be unloaded when they have ended.
+class FollowedLaunches : public CudaBackendCalls {
+ protected:
+  void SetUp() override {
+    CudaBackendCalls::SetUp();
+    open();
+    load(call_.spec);
+    kernel_->follow_launches();
+  }
+  void run_on(CUstream stream) {
+    call_.args.stream.handle = stream;
+    ASSERT_TRUE(run(call_));
+  }
+  static unsigned long long number_of(std::uintptr_t number) { return 0x5000 + number; }
+  static CUstream stream(std::uintptr_t number) { return made_up_address<CUstream>(number_of(number)); }
+  SmallCall call_{Direction::forward};
+};
+
+TEST_F(FollowedLaunches, AKernelThatIsNotFollowedNeverMayBeUnloaded) {
+  load(call_.spec);
+  EXPECT_FALSE(kernel_->may_unload());
+}
+
+TEST_F(FollowedLaunches, AKernelMayBeUnloadedUnlessALaunchOfItIsPending) {
+  EXPECT_TRUE(kernel_->may_unload()) << "never launched";
+  driver_.busy = {number_of(1)};
+  run_on(stream(1));
+  EXPECT_FALSE(kernel_->may_unload());
+  driver_.busy = {};
+  EXPECT_TRUE(kernel_->may_unload());
+}
+
+TEST_F(FollowedLaunches, ALaunchOnOneStreamDoesNotHideThatOnAnother) {
+  driver_.busy = {number_of(1)};
+  run_on(stream(1));
+  run_on(stream(2));
+  EXPECT_FALSE(kernel_->may_unload());
+}
+
+TEST_F(FollowedLaunches, ANewStreamUnderTheHandleOfAnOldOneIsAnotherStream) {
+  driver_.stream_numbers = {{stream(1), 10}};
+  driver_.busy = {10};
+  run_on(stream(1));
+  driver_.stream_numbers = {{stream(1), 11}};
+  run_on(stream(1));
+  EXPECT_FALSE(kernel_->may_unload()) << "the old stream's launch is still pending";
+  driver_.busy = {};
+  EXPECT_TRUE(kernel_->may_unload());
+}
+
+TEST_F(FollowedLaunches, StreamsWhoseWorkHasEndedMakePlaceForOthers) {
+  for (std::uintptr_t number = 0; number < 20; ++number) run_on(stream(number));
+  EXPECT_TRUE(kernel_->may_unload());
+}
+
+TEST_F(FollowedLaunches, WhatCannotBeFollowedIsKeptForGood) {
+  for (std::uintptr_t number = 0; number < 5; ++number) driver_.busy.insert(number_of(number));
+  for (std::uintptr_t number = 0; number < 5; ++number) run_on(stream(number));
+  driver_.busy = {};
+  EXPECT_FALSE(kernel_->may_unload()) << "pending on more streams than there are places";
+  for (const char* failing : {"cuStreamIsCapturing", "cuStreamGetId", "cuEventRecord"}) {
+    load(call_.spec);
+    kernel_->follow_launches();
+    driver_.failures = {{failing, cuda_error_invalid_value}};
+    run_on(stream(0));
+    driver_.failures = {};
+    EXPECT_FALSE(kernel_->may_unload()) << failing;
+  }
+  load(call_.spec);
+  driver_.failures = {{"cuEventCreate", cuda_error_invalid_value}};
+  kernel_->follow_launches();
+  EXPECT_FALSE(kernel_->may_unload()) << "no events";
+}
+
+TEST_F(FollowedLaunches, ACapturedKernelIsKeptForGoodAndNoEventIsRecordedInTheCapture) {
+  driver_.capturing = {stream(1)};
+  run_on(stream(1));
+  EXPECT_FALSE(driver_.called("cuEventRecord"));
+  driver_.capturing = {};
+  run_on(stream(1));
+  EXPECT_FALSE(kernel_->may_unload()) << "the graph may be replayed";
+}
+
+TEST_F(FollowedLaunches, AskingAndLaunchingNeitherAllocatesNorWaits) {
+  driver_.calls.clear();
+  for (std::uintptr_t number = 0; number < 6; ++number) run_on(stream(number));
+  static_cast<void>(kernel_->may_unload());
+  for (const FakeDriver::Call& made : driver_.calls) {
+    EXPECT_THAT(made.name, testing::AnyOf("cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernelEx", "cuStreamGetId",
+                                          "cuStreamIsCapturing", "cuEventRecord", "cuEventQuery",
+                                          "cuThreadExchangeStreamCaptureMode"));
+  }
+}
+
+TEST_F(CudaBackendCalls, AStreamIsCapturingIfTheDriverSaysSoOrCannotSay) {
+  open();
+  const Stream asked{made_up_address<CUstream>(0x5eed)};
+  EXPECT_FALSE(backend_->is_capturing(asked));
+  driver_.capturing = {made_up_address<CUstream>(0x5eed)};
+  EXPECT_TRUE(backend_->is_capturing(asked));
+  driver_.capturing = {};
+  driver_.failures = {{"cuStreamIsCapturing", cuda_error_invalid_value}};
+  EXPECT_TRUE(backend_->is_capturing(asked));
 }
 
 TEST(CompileOnlyBackend, LoadsAndLaunchesNothing) {

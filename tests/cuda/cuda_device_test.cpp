@@ -14,7 +14,7 @@ TEST(ArchFor, IsTheCapabilityItselfWhereWeKnowIt) {
   EXPECT_EQ(arch_for({8, 0}), (Arch{80, 0}));
   EXPECT_EQ(arch_for({8, 6}), (Arch{86, 0}));
   EXPECT_EQ(arch_for({8, 9}), (Arch{89, 0}));
-  EXPECT_EQ(arch_for({9, 0}), (Arch{90, 0}));
+  EXPECT_EQ(arch_for({9, 0}), (Arch{90, 'a'}));
   EXPECT_EQ(arch_for({10, 0}), (Arch{100, 0}));
   EXPECT_EQ(arch_for({12, 0}), (Arch{120, 0}));
 }

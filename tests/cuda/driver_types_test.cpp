@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "runtime/cuda/driver_api.hpp"
+#include "templates/attention/parameters.cuh"
 
 namespace ours = flashspan::cuda;
 
@@ -30,6 +31,7 @@ TEST(DriverTypes, NumbersAreThoseOfCudaH) {
   EXPECT_EQ(ours::cuda_error_invalid_value, static_cast<int>(CUDA_ERROR_INVALID_VALUE));
   EXPECT_EQ(ours::cuda_error_deinitialized, static_cast<int>(CUDA_ERROR_DEINITIALIZED));
   EXPECT_EQ(ours::cuda_error_no_device, static_cast<int>(CUDA_ERROR_NO_DEVICE));
+  EXPECT_EQ(ours::cuda_error_not_ready, static_cast<int>(CUDA_ERROR_NOT_READY));
   EXPECT_EQ(ours::device_attribute_multiprocessor_count, static_cast<int>(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   EXPECT_EQ(ours::device_attribute_compute_capability_major,
             static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
@@ -40,12 +42,22 @@ TEST(DriverTypes, NumbersAreThoseOfCudaH) {
   EXPECT_EQ(ours::function_attribute_max_dynamic_shared_size_bytes,
             static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
   EXPECT_EQ(ours::stream_capture_mode_relaxed, static_cast<int>(CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_EQ(ours::stream_capture_status_none, static_cast<int>(CU_STREAM_CAPTURE_STATUS_NONE));
+  EXPECT_EQ(ours::tensor_map_float16, static_cast<int>(CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
+  EXPECT_EQ(ours::tensor_map_bfloat16, static_cast<int>(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
+  EXPECT_EQ(ours::tensor_map_interleave_none, static_cast<int>(CU_TENSOR_MAP_INTERLEAVE_NONE));
+  EXPECT_EQ(ours::tensor_map_swizzle_128b, static_cast<int>(CU_TENSOR_MAP_SWIZZLE_128B));
+  EXPECT_EQ(ours::tensor_map_l2_promotion_256b, static_cast<int>(CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
+  EXPECT_EQ(ours::tensor_map_oob_fill_none, static_cast<int>(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  EXPECT_EQ(ours::event_disable_timing, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
 }
 
 TEST(DriverTypes, HandlesHaveTheSizesOfCudaH) {
   EXPECT_EQ(sizeof(ours::CUresult), sizeof(::CUresult));
   EXPECT_EQ(sizeof(ours::CUdevice), sizeof(::CUdevice));
   EXPECT_EQ(sizeof(ours::CUdeviceptr), sizeof(::CUdeviceptr));
+  EXPECT_EQ(sizeof(flashspan_device::TensorMap), sizeof(::CUtensorMap));
+  EXPECT_EQ(alignof(flashspan_device::TensorMap), alignof(::CUtensorMap));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Emitted kernels compile for every architecture that we serve, without spills, without warnings, from memory alone.
+// Field case F080; compile_matrix has all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 namespace flashspan::cuda {
 namespace {
 
-class EmittedKernels : public WithNvrtc, public testing::WithParamInterface<int> {
+class EmittedKernels : public WithNvrtc, public testing::WithParamInterface<Arch> {
  protected:
   void SetUp() override {
     WithNvrtc::SetUp();
     if (IsSkipped()) return;
     const auto& archs = compiler().library().archs;
-    if (!std::binary_search(archs.begin(), archs.end(), GetParam())) {
-      GTEST_SKIP() << compiler().identity() << " does not know sm_" << GetParam();
+    if (!std::binary_search(archs.begin(), archs.end(), GetParam().number)) {
+      GTEST_SKIP() << compiler().identity() << " does not know " << to_string(GetParam());
     }
   }
 
@@ -50,12 +51,18 @@ TEST_P(EmittedKernels, WithTensorsAndAScoreCompile) {
   expect_compiles({.direction = Direction::backward, .mask = &causal_documents, .score = &softcap_and_alibi});
 }
 
+TEST_P(EmittedKernels, OfEveryLoweringCompile) {
+  expect_compiles({.mask = &causal, .lowering = mask::LoweringKind::row_ranges});
+  expect_compiles({.mask = &column_bounds, .lowering = mask::LoweringKind::column_bounds});
+  expect_compiles({.mask = &causal_documents, .lowering = mask::LoweringKind::bit_tiles});
+}
+
 TEST_P(EmittedKernels, OfUnalignedRowsAndUnequalHeadDimsCompile) {
   expect_compiles({.direction = Direction::forward, .head_dim_qk = 192, .head_dim_v = 128, .aligned = false});
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, EmittedKernels, testing::ValuesIn(served_archs),
-                         [](const auto& arch) { return "sm_" + std::to_string(arch.param); });
+                         [](const auto& arch) { return to_string(arch.param); });
 
 }  // namespace
 }  // namespace flashspan::cuda

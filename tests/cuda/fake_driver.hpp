@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,14 @@ class FakeDriver {
     flashspan_device::AttentionParameters attention;
     flashspan_device::ProgramArguments mask;
     flashspan_device::ProgramArguments score;
-    int by_key = -1;  ///< plan_tiles only
+  };
+  struct TensorMapMade {
+    void* map = nullptr;
+    int data_type = 0;
+    void* address = nullptr;
+    std::vector<unsigned long long> extents;
+    std::vector<unsigned long long> strides;
+    std::vector<unsigned> box;
   };
   struct Attribute {
     std::string kernel;
@@ -45,14 +53,19 @@ class FakeDriver {
   // What the machine is.
   std::vector<std::pair<int, int>> capabilities{{9, 0}, {8, 0}};
   int version = 13000;
-  std::map<std::string, CUresult> failures;  ///< CUDA function -> what it returns
+  std::map<std::string, CUresult> failures;               ///< CUDA function -> what it returns
+  std::set<CUstream> capturing;                           ///< streams in the middle of a capture
+  std::set<unsigned long long> busy;                      ///< numbers of streams whose events are not reached yet
+  std::map<CUstream, unsigned long long> stream_numbers;  ///< where it is not the handle itself
 
   // What happened.
   std::vector<Call> calls;
   std::vector<Launch> launches;
+  std::vector<TensorMapMade> tensor_maps;
   std::vector<Attribute> attributes;
   std::vector<CUcontext> context_stack;
   int live_libraries = 0;
+  int live_events = 0;
   std::map<CUdeviceptr, std::size_t> live_memory;
 
   [[nodiscard]] static CUcontext context_of(int device) {
@@ -134,6 +147,15 @@ class FakeDriver {
     current_->attributes.push_back({name_of(kernel), attribute, value, device});
     return record("cuKernelSetAttribute");
   }
+  static CUresult tensor_map_encode_tiled(void* map, int data_type, unsigned rank, void* address,
+                                          const unsigned long long* extents, const unsigned long long* strides,
+                                          const unsigned* box, const unsigned*, int, int, int, int) {
+    const CUresult code = record("cuTensorMapEncodeTiled");
+    if (code != cuda_success) return code;
+    current_->tensor_maps.push_back(
+        {map, data_type, address, {extents, extents + rank}, {strides, strides + rank - 1}, {box, box + rank}});
+    return code;
+  }
   static CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
     const CUresult code = record("cuLaunchKernelEx");
     if (code != cuda_success) return code;
@@ -144,9 +166,33 @@ class FakeDriver {
     std::memcpy(&launch.attention, parameters[0], sizeof(launch.attention));
     std::memcpy(&launch.mask, parameters[1], sizeof(launch.mask));
     std::memcpy(&launch.score, parameters[2], sizeof(launch.score));
-    if (launch.kernel == "plan_tiles") std::memcpy(&launch.by_key, parameters[3], sizeof(launch.by_key));
     current_->launches.push_back(launch);
     return code;
+  }
+
+  static unsigned long long number_of(CUstream stream) {
+    const auto other = current_->stream_numbers.find(stream);
+    return other != current_->stream_numbers.end() ? other->second : reinterpret_cast<std::uintptr_t>(stream);
+  }
+  static CUresult event_create(CUevent* event, unsigned) {
+    const CUresult code = record("cuEventCreate");
+    if (code != cuda_success) return code;
+    ++current_->live_events;
+    current_->recorded_on_.push_back(0);
+    *event = reinterpret_cast<CUevent>(&current_->recorded_on_.back());
+    return code;
+  }
+  static CUresult event_destroy(CUevent) {
+    --current_->live_events;
+    return record("cuEventDestroy");
+  }
+  static CUresult event_record(CUevent event, CUstream stream) {
+    *reinterpret_cast<unsigned long long*>(event) = number_of(stream);
+    return record("cuEventRecord");
+  }
+  static CUresult event_query(CUevent event) {
+    const CUresult code = record("cuEventQuery");
+    return current_->busy.contains(*reinterpret_cast<unsigned long long*>(event)) ? cuda_error_not_ready : code;
   }
 
   static DriverApi table() {
@@ -180,6 +226,17 @@ class FakeDriver {
     api.memcpy_htod = [](CUdeviceptr, const void*, std::size_t) { return record("cuMemcpyHtoD"); };
     api.memcpy_dtoh = [](void*, CUdeviceptr, std::size_t) { return record("cuMemcpyDtoH"); };
     api.stream_synchronize = [](CUstream) { return record("cuStreamSynchronize"); };
+    api.stream_get_id = [](CUstream stream, unsigned long long* number) {
+      return *number = number_of(stream), record("cuStreamGetId");
+    };
+    api.stream_is_capturing = [](CUstream stream, int* status) {
+      *status = current_->capturing.contains(stream) ? 1 : 0;
+      return record("cuStreamIsCapturing");
+    };
+    api.event_create = event_create;
+    api.event_destroy = event_destroy;
+    api.event_record = event_record;
+    api.event_query = event_query;
     api.thread_exchange_stream_capture_mode = [](int* mode) {
       return std::swap(*mode, current_->capture_mode), record("cuThreadExchangeStreamCaptureMode");
     };
@@ -190,6 +247,7 @@ class FakeDriver {
       return *function = reinterpret_cast<CUfunction>(kernel), record("cuKernelGetFunction");
     };
     api.kernel_set_attribute = kernel_set_attribute;
+    api.tensor_map_encode_tiled = tensor_map_encode_tiled;
     api.launch_kernel_ex = launch_kernel_ex;
     return api;
   }
@@ -200,7 +258,8 @@ class FakeDriver {
  private:
   inline static FakeDriver* current_ = nullptr;
   DriverApi api_ = table();
-  std::deque<std::string> names_;  ///< a kernel's handle is the address of its name
+  std::deque<std::string> names_;               ///< a kernel's handle is the address of its name
+  std::deque<unsigned long long> recorded_on_;  ///< an event's handle is the address of the number of its stream
 };
 
 }  // namespace flashspan::cuda

@@ -20,14 +20,21 @@
 namespace flashspan::cuda {
 namespace {
 
-/// Writes what the kernel was given as 32-bit words: into the tile counts (plan_tiles) and into `out` (the others).
+/// Writes what the kernel was given as 32-bit words: into the tile counts (the planner) and into `out`.
 constexpr const char* witness_source = R"(
 #include "attention/parameters.cuh"
 using namespace flashspan_device;
 
-extern "C" __global__ void plan_tiles(AttentionParameters call, ProgramArguments, ProgramArguments, int by_key) {
-  const TilePlanArguments& lists = by_key ? call.by_key : call.by_query;
-  if (threadIdx.x == 0) lists.counts[blockIdx.x] = (by_key + 1) * 1000 + blockIdx.x;
+extern "C" __global__ void plan_classify(AttentionParameters call, ProgramArguments, ProgramArguments) {
+  if (threadIdx.x == 0) call.by_query.counts[0] = 1000 * blockDim.x;
+}
+
+extern "C" __global__ void plan_evaluate(AttentionParameters call, ProgramArguments, ProgramArguments) {
+  if (threadIdx.x == 0 && blockIdx.x == 0) call.by_query.counts[1] = gridDim.x;
+}
+
+extern "C" __global__ void plan_lists(AttentionParameters call, ProgramArguments, ProgramArguments) {
+  if (threadIdx.x == 0 && blockIdx.x == 0) call.by_query.counts[0] += gridDim.x;
 }
 
 extern "C" __global__ void attention_forward(AttentionParameters call, ProgramArguments mask, ProgramArguments score) {
@@ -76,7 +83,8 @@ kernel::SourceText witness() {
       source.files.push_back({std::string(file.name), std::string(file.text)});
     }
   }
-  source.entry_points = {kernel::entry_plan_tiles, kernel::entry_forward};
+  source.entry_points = {kernel::entry_plan_classify, kernel::entry_plan_evaluate, kernel::entry_plan_lists,
+                         kernel::entry_forward};
   return source;
 }
 
@@ -190,11 +198,7 @@ class WithWitness : public WithGpu {
     call_.args.workspace = workspace_.get();
   }
 
-  [[nodiscard]] Result<void> run() {
-    const auto plan = backend_->plan(*kernel_, call_.spec, call_.args);
-    if (!plan) return plan.error();
-    return backend_->launch(*kernel_, call_.spec, call_.args, *plan);
-  }
+  [[nodiscard]] Result<void> run() { return backend_->run(*kernel_, call_.spec, call_.args); }
 
   void clear() {
     const std::array<int, words> zeros{};
@@ -206,15 +210,14 @@ class WithWitness : public WithGpu {
     std::array<int, words> got{};
     ASSERT_TRUE(copy_to_host(device_, got.data(), out_.get(), words * 4));
     const auto bits = [](float value) { return std::bit_cast<int>(value); };
-    const int shared =
-        static_cast<int>(kernel::shared_memory_bytes(Direction::forward, call_.spec.dtype, 64, 32, call_.spec.tile));
+    const int shared = static_cast<int>(kernel::shared_memory_bytes(call_.spec));
     const std::array<int, words> expected{4711,       shared,
                                           24,         128,
                                           2,          6,
                                           3,          100,
                                           200,        bits(call_.args.scale),
                                           64,         100 * 32,
-                                          1000,       1001,
+                                          256002,     128,
                                           2,          200,
                                           99,         static_cast<int>(-12345678901),
                                           bits(2.5F), 1};
@@ -261,7 +264,7 @@ Function driver_function(const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, name));
 }
 
-TEST_F(WithWitness, PlanAndLaunchCanBeCapturedAndReplayed) {
+TEST_F(WithWitness, ARunCanBeCapturedAndReplayed) {
   using CUgraph = void*;
   const auto create = driver_function<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   const auto destroy = driver_function<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
@@ -295,6 +298,57 @@ TEST_F(WithWitness, PlanAndLaunchCanBeCapturedAndReplayed) {
     expect_arrived();
   }
   EXPECT_EQ(destroy(stream), cuda_success);
+}
+
+TEST_F(WithWitness, AFollowedKernelMayBeUnloadedWhenItsLaunchHasEndedAndNotBefore) {
+  const auto create = driver_function<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
+  const auto destroy = driver_function<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
+  const auto fill = driver_function<CUresult (*)(CUdeviceptr, unsigned char, std::size_t, CUstream)>("cuMemsetD8Async");
+  const auto finish = driver_function<CUresult (*)()>("cuCtxSynchronize");
+  ASSERT_TRUE(create && destroy && fill && finish);
+  constexpr std::size_t much = std::size_t{1} << 30;
+  const auto ballast = memory(much);
+  EXPECT_FALSE(kernel_->may_unload()) << "not followed";
+  kernel_->follow_launches();
+  EXPECT_TRUE(kernel_->may_unload());
+  const ContextScope scope(device_);
+  CUstream stream = nullptr;
+  ASSERT_EQ(create(&stream, 1), cuda_success);
+  call_.args.stream.handle = stream;
+  clear();
+  // Behind some milliseconds of other work.
+  for (int i = 0; i < 50; ++i)
+    ASSERT_EQ(fill(reinterpret_cast<CUdeviceptr>(ballast.get()), 1, much, stream), cuda_success);
+  ASSERT_TRUE(run());
+  EXPECT_FALSE(kernel_->may_unload());
+  expect_arrived();
+  EXPECT_TRUE(kernel_->may_unload());
+  ASSERT_TRUE(run());
+  ASSERT_EQ(destroy(stream), cuda_success);  // the launch may still be pending, and the handle is gone
+  ASSERT_EQ(finish(), cuda_success);
+  EXPECT_TRUE(kernel_->may_unload());
+}
+
+TEST_F(WithWitness, AFollowedKernelThatAGraphCapturedIsKeptForGood) {
+  using CUgraph = void*;
+  const auto create = driver_function<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
+  const auto begin = driver_function<CUresult (*)(CUstream, int)>("cuStreamBeginCapture_v2");
+  const auto end = driver_function<CUresult (*)(CUstream, CUgraph*)>("cuStreamEndCapture");
+  ASSERT_TRUE(create && begin && end);
+  kernel_->follow_launches();
+  const ContextScope scope(device_);
+  CUstream stream = nullptr;
+  ASSERT_EQ(create(&stream, 1), cuda_success);
+  call_.args.stream.handle = stream;
+  EXPECT_FALSE(backend_->is_capturing(call_.args.stream));
+  ASSERT_EQ(begin(stream, 0), cuda_success);
+  EXPECT_TRUE(backend_->is_capturing(call_.args.stream));
+  ASSERT_TRUE(run());
+  EXPECT_FALSE(kernel_->may_unload());
+  CUgraph graph = nullptr;
+  ASSERT_EQ(end(stream, &graph), cuda_success);
+  ASSERT_TRUE(synchronize(device_, {}));
+  EXPECT_FALSE(kernel_->may_unload());
 }
 
 TEST_F(WithWitness, UnloadingRightAfterALaunchLetsItFinish) {

@@ -2,17 +2,20 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/kernel/tile_config.hpp"
+#include "codegen/mask/lowering.hpp"
 #include "codegen/mask/parser.hpp"
 #include "codegen/mask/simplify.hpp"
 
 namespace flashspan::cuda {
 
 /// Architectures that we serve.
-inline constexpr std::array<int, 6> served_archs{80, 86, 89, 90, 100, 120};
+inline constexpr std::array served_archs{Arch{80, 0},   Arch{86, 0},  Arch{89, 0},
+                                         Arch{90, 'a'}, Arch{100, 0}, Arch{120, 0}};
 
 /// Text of a mask or a score, with the names it may use.
 struct ProgramText {
@@ -20,10 +23,10 @@ struct ProgramText {
   std::vector<mask::ScalarDeclaration> scalars;
   std::vector<mask::TensorDeclaration> tensors;
 
-  [[nodiscard]] Result<std::string> signature(mask::ProgramKind kind) const {
+  [[nodiscard]] Result<mask::Program> program(mask::ProgramKind kind) const {
     const auto program = mask::parse(text, kind, scalars, tensors);
     if (!program) return program.error();
-    return mask::simplify(*program).to_signature();
+    return mask::simplify(*program);
   }
 };
 
@@ -37,7 +40,7 @@ inline const ProgramText softcap_and_alibi{
     "cap * tanh(score / cap) + slope[h] * (k - q)", {{"cap", mask::ValueType::real}}, {{"slope", DType::f32, 1}}};
 
 struct SpecRequest {
-  int arch = 80;
+  Arch arch{80, 0};
   Direction direction = Direction::forward;
   DType dtype = DType::bf16;
   int head_dim_qk = 64;
@@ -45,28 +48,33 @@ struct SpecRequest {
   bool aligned = true;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
+  std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 
-/// Error: those of the texts and of default_tile().
+/// Error: those of the texts, of the lowering asked for and of default_tile().
 inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   kernel::KernelSpec spec;
   spec.direction = request.direction;
-  spec.target = {DeviceKind::cuda, {request.arch, 0}};
+  spec.target = {DeviceKind::cuda, request.arch};
   spec.dtype = request.dtype;
   spec.head_dim_qk = request.head_dim_qk;
   spec.head_dim_v = request.head_dim_v;
   spec.aligned = request.aligned;
   static const ProgramText every_pair{"True", {}, {}};
-  spec.lowering = request.mask == nullptr ? mask::LoweringKind::none : mask::LoweringKind::expression;
-  const auto mask = (request.mask == nullptr ? every_pair : *request.mask).signature(mask::ProgramKind::mask);
+  const auto mask = (request.mask == nullptr ? every_pair : *request.mask).program(mask::ProgramKind::mask);
   if (!mask) return mask.error();
-  spec.mask = *mask;
+  spec.mask = mask->to_signature();
+  const auto lowering = request.lowering ? mask::lower_as(*mask, request.direction, *request.lowering)
+                                         : Result<mask::Lowering>(mask::lower(*mask, request.direction));
+  if (!lowering) return lowering.error();
+  spec.lowering = lowering->kind;
   if (request.score != nullptr) {
-    const auto score = request.score->signature(mask::ProgramKind::score);
+    const auto score = request.score->program(mask::ProgramKind::score);
     if (!score) return score.error();
-    spec.score = *score;
+    spec.score = score->to_signature();
   }
-  const auto tile = kernel::default_tile(spec.direction, spec.target, spec.dtype, spec.head_dim_qk, spec.head_dim_v);
+  spec.family = kernel::choose_family(spec).family;
+  const auto tile = kernel::default_tile(spec, mask::evaluates_in_few_registers(*mask));
   if (!tile) return tile.error();
   spec.tile = *tile;
   return spec;

@@ -10,15 +10,16 @@
 namespace flashspan::cuda {
 namespace {
 
+flashspan_device::AttentionParameters parameters_of(const SmallCall& call) {
+  const PlanSize size = plan_size(call.spec, call.args);
+  return attention_parameters(call.spec, call.args, size, workspace_layout(call.spec, call.args.shape, size));
+}
+
 TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
   SmallCall call(Direction::backward);
   call.args.query = call.args.query.with_axes_swapped(1, 2);
   call.args.scale = 0.125F;
-  float delta = 0;
-  std::array<int, 4> lists{};
-  const backend::TilePlan plan{2, 6, &lists[0], &lists[1], &lists[2], &lists[3]};
-  auto parameters = attention_parameters(call.args, &delta);
-  set_plan(parameters, plan);
+  const auto parameters = parameters_of(call);
   EXPECT_EQ(parameters.query.data, call.args.query.data);
   EXPECT_EQ(parameters.query.stride_batch, 6 * 100 * 64);
   EXPECT_EQ(parameters.query.stride_head, 64);
@@ -29,19 +30,45 @@ TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
   EXPECT_EQ(parameters.lse.stride_row, 1);
   EXPECT_EQ(parameters.lse_gradient.data, nullptr) << "not given";
   EXPECT_EQ(parameters.key_gradient.data, call.args.key_gradient.data);
-  EXPECT_EQ(parameters.delta, &delta);
   EXPECT_EQ(parameters.batch, 2);
   EXPECT_EQ(parameters.query_heads, 6);
   EXPECT_EQ(parameters.kv_heads, 3);
   EXPECT_EQ(parameters.q_len, 100);
   EXPECT_EQ(parameters.kv_len, 200);
   EXPECT_EQ(parameters.scale, 0.125F);
-  EXPECT_EQ(parameters.by_query.counts, &lists[0]);
-  EXPECT_EQ(parameters.by_query.tiles, &lists[1]);
-  EXPECT_EQ(parameters.by_key.counts, &lists[2]);
-  EXPECT_EQ(parameters.by_key.tiles, &lists[3]);
+}
+
+TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
+  const SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  const PlanSize size = plan_size(call.spec, call.args);
+  const WorkspaceLayout layout = workspace_layout(call.spec, call.args.shape, size);
+  const auto parameters = parameters_of(call);
+  const auto at = [&](const WorkspacePart& part) { return part_address(call.args.workspace, part); };
+  EXPECT_EQ(parameters.delta, at(layout.delta));
+  EXPECT_EQ(parameters.by_query.counts, at(layout.by_query.counts));
+  EXPECT_EQ(parameters.by_query.entries, at(layout.by_query.entries));
+  EXPECT_EQ(parameters.by_query.order, at(layout.by_query.order));
+  EXPECT_EQ(parameters.by_query.bits, at(layout.bits));
+  EXPECT_EQ(parameters.by_query.bit_slots, 2 * 2 * 2);
+  EXPECT_EQ(parameters.by_key.counts, at(layout.by_key.counts));
+  EXPECT_EQ(parameters.by_key.entries, at(layout.by_key.entries));
+  EXPECT_EQ(parameters.by_key.order, at(layout.by_key.order));
+  EXPECT_EQ(parameters.by_key.bits, parameters.by_query.bits) << "one slot for both lists";
   EXPECT_EQ(parameters.by_key.plan_batch, 2);
-  EXPECT_EQ(parameters.by_key.plan_heads, 6);
+  EXPECT_EQ(parameters.by_key.plan_heads, 1);
+  EXPECT_EQ(parameters.scratch.undecided, at(layout.undecided));
+  // next_item, slots_taken and then blocks_done of 2 lists in 2 directions.
+  EXPECT_EQ(parameters.next_item, at(layout.counters));
+  EXPECT_EQ(parameters.scratch.slots_taken, parameters.next_item + 1);
+  EXPECT_EQ(parameters.scratch.blocks_done, parameters.next_item + 2);
+  EXPECT_EQ(layout.counters.bytes, (2 + 2 * 2) * 4);
+}
+
+TEST(AttentionParametersOf, AForwardHaveNoListsOfKeysAndNoDelta) {
+  const SmallCall call(Direction::forward);
+  const auto parameters = parameters_of(call);
+  EXPECT_EQ(parameters.by_key.entries, nullptr) << "the planner takes it for a backward otherwise";
+  EXPECT_EQ(parameters.delta, nullptr);
 }
 
 TEST(ProgramArgumentsOf, NoProgramAreZero) {

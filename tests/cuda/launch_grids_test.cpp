@@ -17,9 +17,10 @@ TEST(LaunchGridsOf, AForwardCountQueryTilesHeadsAndBatches) {
   const SmallCall call(Direction::forward);
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_by_query, 2);
+  EXPECT_EQ(grids->plan_classify, 1);
+  EXPECT_EQ(grids->plan_evaluate, 64);
+  EXPECT_EQ(grids->plan_lists, 1);
   EXPECT_EQ(grids->forward, 2 * 6 * 2);
-  EXPECT_EQ(grids->plan_by_key, 0);
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_dq, 0);
   EXPECT_EQ(grids->backward_dkdv, 0);
@@ -30,8 +31,9 @@ TEST(LaunchGridsOf, ABackwardCountRowsQueryTilesAndKeyTilesOfKeyHeads) {
   call.set_shape({2, 6, 3, 101, 600, 64, 32});
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_by_query, 6 * 2);
-  EXPECT_EQ(grids->plan_by_key, 6 * 5);
+  EXPECT_EQ(grids->plan_classify, 6);
+  EXPECT_EQ(grids->plan_evaluate, 6 * 64);
+  EXPECT_EQ(grids->plan_lists, 6 * (1 + 1));
   EXPECT_EQ(grids->forward, 0);
   EXPECT_EQ(grids->backward_delta, 152);  // ceil(2 * 6 * 101 / 8)
   EXPECT_EQ(grids->backward_dq, 2 * 6 * 2);
@@ -43,9 +45,18 @@ TEST(LaunchGridsOf, ACallWithoutAPlanLaunchNoPlanner) {
   call.spec.lowering = mask::LoweringKind::none;
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_by_query, 0);
-  EXPECT_EQ(grids->plan_by_key, 0);
+  EXPECT_EQ(grids->plan_classify + grids->plan_evaluate + grids->plan_lists, 0);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
+}
+
+TEST(LaunchGridsOf, APlanCountPatchesAndRows) {
+  SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  call.set_shape({2, 6, 3, 64 * 17, 128 * 9, 64, 32});  // 17 x 9 tiles: 3 x 2 patches, 3 + 2 blocks of rows
+  const auto grids = grids_of(call);
+  ASSERT_TRUE(grids);
+  EXPECT_EQ(grids->plan_classify, 2 * 6);
+  EXPECT_EQ(grids->plan_evaluate, most_evaluate_blocks) << "of 2 * 6 * 64 places of tiles";
+  EXPECT_EQ(grids->plan_lists, 2 * (3 + 2));
 }
 
 TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
@@ -53,10 +64,11 @@ TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
   call.set_shape({2, 6, 3, 0, 200, 64, 32});
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_by_query, 0);
+  EXPECT_EQ(grids->plan_classify, 1) << "clears the counters";
+  EXPECT_EQ(grids->plan_evaluate, 0);
+  EXPECT_EQ(grids->plan_lists, 1);
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_dq, 0);
-  EXPECT_EQ(grids->plan_by_key, 2);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
 }
 
@@ -64,11 +76,12 @@ TEST(LaunchGridsOf, NoKeysStillWriteOutputAndQueryGradient) {
   SmallCall forward(Direction::forward);
   forward.set_shape({2, 6, 3, 100, 0, 64, 32});
   EXPECT_EQ(grids_of(forward)->forward, 2 * 6 * 2);
-  EXPECT_EQ(grids_of(forward)->plan_by_query, 2);
+  EXPECT_EQ(grids_of(forward)->plan_evaluate, 0);
+  EXPECT_EQ(grids_of(forward)->plan_lists, 1);
   SmallCall backward(Direction::backward);
   backward.set_shape({2, 6, 3, 100, 0, 64, 32});
   EXPECT_EQ(grids_of(backward)->backward_dq, 2 * 6 * 2);
-  EXPECT_EQ(grids_of(backward)->plan_by_key, 0);
+  EXPECT_EQ(grids_of(backward)->plan_lists, 1);
   EXPECT_EQ(grids_of(backward)->backward_dkdv, 0);
 }
 
@@ -78,8 +91,8 @@ TEST(LaunchGridsOf, NoBatchesLaunchNothingAtAll) {
     call.set_shape({0, 6, 3, 100, 200, 64, 32});
     const auto grids = grids_of(call);
     ASSERT_TRUE(grids);
-    EXPECT_EQ(grids->plan_by_query + grids->plan_by_key + grids->forward + grids->backward_delta + grids->backward_dq +
-                  grids->backward_dkdv,
+    EXPECT_EQ(grids->plan_classify + grids->plan_evaluate + grids->plan_lists + grids->forward + grids->backward_delta +
+                  grids->backward_dq + grids->backward_dkdv,
               0);
   }
 }

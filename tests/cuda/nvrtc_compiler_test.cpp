@@ -91,6 +91,7 @@ TEST_F(NvrtcCompile, RefusesAKernelThatUsesAStack) {
   EXPECT_THAT(binary.error().got, HasSubstr("a stack of 400 bytes"));
 }
 
+// Field case F080.
 TEST_F(NvrtcCompile, ReturnsTheLogOfAnErrorWithFileAndLine) {
   const auto binary = compile("extern \"C\" __global__ void broken(int* p) {\n  *p = doc;\n}", {"broken"});
   ASSERT_FALSE(binary);
@@ -238,6 +239,13 @@ TEST(NvrtcOptions, NameTheArchitectureAndNoPath) {
   const auto options = NvrtcCompiler::options(13, 0, {90, 'a'});
   EXPECT_THAT(options, Contains("--gpu-architecture=sm_90a"));
   for (const std::string& option : options) EXPECT_EQ(option.find('/'), std::string::npos) << option;
+}
+
+// Field case F073: a precompiled header would be shared between processes, outside the cache's rules.
+TEST(NvrtcOptions, AskForNoPrecompiledHeader) {
+  for (const std::string& option : NvrtcCompiler::options(13, 0, {90, 'a'})) {
+    EXPECT_EQ(option.find("pch"), std::string::npos) << option;
+  }
 }
 
 TEST(NvrtcOptions, TurnOffTheCacheWhereThereIsOne) {

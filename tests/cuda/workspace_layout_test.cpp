@@ -38,10 +38,14 @@ TEST(PlanSizes, HaveAListPerBatchOrPerQueryHeadWhenTheMaskDependsOnIt) {
 TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   const SmallCall call(Direction::forward, document_program(mask::Variable::h));
   const WorkspaceLayout layout = layout_of(call);
-  EXPECT_EQ(layout.by_query_counts.bytes, 6 * 2 * 4);
-  EXPECT_EQ(layout.by_query_tiles.bytes, 6 * 2 * 2 * 4);
-  EXPECT_EQ(layout.by_key_counts.bytes, 0);
-  EXPECT_EQ(layout.by_key_tiles.bytes, 0);
+  EXPECT_EQ(layout.by_query.counts.bytes, 6 * 2 * 4);
+  EXPECT_EQ(layout.by_query.entries.bytes, 6 * 2 * 2 * 8);
+  EXPECT_EQ(layout.by_query.order.bytes, 6 * 2 * 4);
+  EXPECT_EQ(layout.by_key.counts.bytes + layout.by_key.entries.bytes + layout.by_key.order.bytes, 0);
+  EXPECT_EQ(layout.bit_slots, 6 * 2 * 2);
+  EXPECT_EQ(layout.bits.bytes, 6 * 2 * 2 * 64 * 4 * 4);
+  EXPECT_EQ(layout.undecided.bytes, 6 * 2 * 4);
+  EXPECT_EQ(layout.counters.bytes, (2 + 2 * 6) * 4);
   EXPECT_EQ(layout.delta.bytes, 0);
 }
 
@@ -49,11 +53,22 @@ TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
   call.set_shape({2, 6, 3, 1000, 600, 64, 32});
   const WorkspaceLayout layout = layout_of(call);
-  EXPECT_EQ(layout.by_query_counts.bytes, 2 * 16 * 4);
-  EXPECT_EQ(layout.by_query_tiles.bytes, 2 * 16 * 5 * 4);
-  EXPECT_EQ(layout.by_key_counts.bytes, 2 * 5 * 4);
-  EXPECT_EQ(layout.by_key_tiles.bytes, 2 * 5 * 16 * 4);
+  EXPECT_EQ(layout.by_query.counts.bytes, 2 * 16 * 4);
+  EXPECT_EQ(layout.by_query.entries.bytes, 2 * 16 * 5 * 8);
+  EXPECT_EQ(layout.by_key.counts.bytes, 2 * 5 * 4);
+  EXPECT_EQ(layout.by_key.entries.bytes, 2 * 5 * 16 * 8);
+  EXPECT_EQ(layout.by_key.order.bytes, 2 * 5 * 4);
+  EXPECT_EQ(layout.undecided.bytes, 2 * 2 * 2 * 4);
   EXPECT_EQ(layout.delta.bytes, 2 * 6 * 1000 * 4);
+}
+
+TEST(Workspace, OfBitTilesIsCapped) {
+  SmallCall call(Direction::forward);
+  call.set_shape({1, 6, 3, 32768, 32768, 64, 32});
+  const WorkspaceLayout layout = layout_of(call);
+  EXPECT_EQ(layout.bits.bytes, bit_tile_bytes);
+  EXPECT_EQ(layout.bit_slots, bit_tile_bytes / 1024);
+  EXPECT_LT(layout.bytes, bit_tile_bytes + (std::int64_t{2} << 20));
 }
 
 TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
@@ -63,7 +78,8 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
     const WorkspaceLayout layout = layout_of(call);
     std::int64_t end = 0;
     for (const WorkspacePart& part :
-         {layout.by_query_counts, layout.by_query_tiles, layout.by_key_counts, layout.by_key_tiles, layout.delta}) {
+         {layout.by_query.counts, layout.by_query.entries, layout.by_query.order, layout.by_key.counts,
+          layout.by_key.entries, layout.by_key.order, layout.bits, layout.undecided, layout.counters, layout.delta}) {
       EXPECT_EQ(part.offset % 256, 0);
       EXPECT_GE(part.offset, end);
       end = part_end(part);
@@ -90,8 +106,8 @@ TEST(Workspace, OfABackwardWithoutAPlanIsDelta) {
   const WorkspaceLayout layout = layout_of(call);
   EXPECT_EQ(layout.delta.offset, 0);
   EXPECT_EQ(layout.delta.bytes, 2 * 6 * 100 * 4);
-  EXPECT_EQ(layout.by_query_tiles.bytes, 0);
-  EXPECT_EQ(layout.by_key_tiles.bytes, 0);
+  EXPECT_EQ(layout.by_query.entries.bytes, 0);
+  EXPECT_EQ(layout.by_key.entries.bytes, 0);
 }
 
 TEST(Workspace, OfAnEmptyProblemIsNothing) {

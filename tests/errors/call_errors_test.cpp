@@ -1,4 +1,5 @@
 // Mistakes in the tensors and numbers of a call.
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "flashspan/mask.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/validate.hpp"
+#include "runtime/cuda/cuda_backend.hpp"
 #include "tests/errors/expect_error.hpp"
 
 namespace flashspan::testing {
@@ -39,6 +41,13 @@ class CallErrors : public ::testing::Test {
     backend::DeviceFacts facts;
     facts.device = {kind, 0};
     return attention::validate(call_, facts);
+  }
+
+  /// A call of these sizes whose tensors have no memory to speak of.
+  void use_sizes(std::int64_t batch, std::int64_t heads, std::int64_t q_len, std::int64_t kv_len) {
+    call_.query = call_.query_gradient = call_.out = call_.out_gradient = tensor({batch, heads, q_len, 16});
+    call_.key = call_.key_gradient = call_.value = call_.value_gradient = tensor({batch, heads, kv_len, 16});
+    call_.lse = tensor({batch, heads, q_len}, DType::f32);
   }
 
   void use_dtype(DType dtype) {
@@ -345,6 +354,57 @@ TEST_F(CallErrors, TooManyTensors) {
   for (int count = 1; count < 13; ++count) many = many & *one;
   call_.mask = &many.state();
   expect_error(checked(), {ErrorCode::unsupported, "mask", "13 tensors", "at most 12"});
+}
+
+TEST_F(CallErrors, SizesWhoseBytesDoNotFit64BitsAreRefused) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t longest = max_sequence_length;
+  use_sizes(most, most, longest, longest);
+  expect_error(checked(), {.code = ErrorCode::unsupported,
+                           .argument = "query",
+                           .got = "more than 281474976710656 rows",
+                           .takes = "less than that"});
+  use_sizes(most, most, 1, 1);
+  expect_error(checked(),
+               {.code = ErrorCode::unsupported, .argument = "query", .got = "rows", .takes = "split the batch"});
+  use_sizes(1 << 20, 1 << 10, 1, longest);
+  expect_error(checked(),
+               {.code = ErrorCode::unsupported, .argument = "key", .got = "rows", .takes = "split the batch"});
+  use_sizes(1, 1 << 12, longest, longest);
+  expect_error(
+      checked(),
+      {.code = ErrorCode::unsupported, .argument = "query, key", .got = "pairs of tiles", .takes = "split the batch"});
+}
+
+TEST_F(CallErrors, TheLargestSizesThatAreTakenHaveWorkspacesOfWholeNumbersOf64Bits) {
+  const auto backend = cuda::make_compile_only_backend({90, 0}, {});
+  const Mask mask = Mask::parse("(q + b + h) % 7 >= k % 5").value();  // depends on all: the longest lists
+  call_.mask = &mask.state();
+  for (const auto& [batch, heads, q_len, kv_len] :
+       {std::array<std::int64_t, 4>{1, 60, max_sequence_length, max_sequence_length},
+        {(std::int64_t{1} << 31) - 1, 1 << 8, 1, 1},
+        {1 << 10, 1 << 8, 1, max_sequence_length - 999},
+        {1 << 9, 1 << 9, max_sequence_length - 999, 1}}) {
+    use_sizes(batch, heads, q_len, kv_len);
+    const auto shape = checked();
+    ASSERT_TRUE(shape) << shape.error().message();
+    kernel::KernelSpec spec;
+    spec.direction = Direction::backward;
+    spec.lowering = mask::LoweringKind::expression;
+    spec.tile = {32, 32, 4, 1};
+    backend::LaunchArgs args;
+    args.shape = *shape;
+    args.mask_program = &mask.state().program;
+    const double problems = static_cast<double>(batch) * static_cast<double>(heads);
+    const double q_tiles = std::ceil(static_cast<double>(q_len) / 32);
+    const double k_tiles = std::ceil(static_cast<double>(kv_len) / 32);
+    // For a row of tiles a count and a place in the order; for a tile an entry of two words in each list, and a bit, 64
+    // of which are one patch of 8 x 8; for each direction of lists a counter; for a query its delta.
+    const double words = 2 * (q_tiles + k_tiles) + 2 * 2 * q_tiles * k_tiles +
+                         2 * std::ceil(q_tiles / 8) * std::ceil(k_tiles / 8) + 2 + static_cast<double>(q_len);
+    const double expected = 4 * problems * words;
+    EXPECT_NEAR(static_cast<double>(backend->workspace_bytes(spec, args)), expected, expected * 1e-6);
+  }
 }
 
 }  // namespace

@@ -89,10 +89,12 @@ TEST(EmitCuda, StandInsAreNotEmbedded) {
 
 TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
   using testing::ElementsAre;
-  EXPECT_THAT(emitted({}).entry_points, ElementsAre(entry_plan_tiles, entry_forward));
+  EXPECT_THAT(emitted({}).entry_points,
+              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_forward));
   EXPECT_THAT(emitted({.mask = nullptr}).entry_points, ElementsAre(entry_forward));
   EXPECT_THAT(emitted({.direction = Direction::backward}).entry_points,
-              ElementsAre(entry_plan_tiles, entry_backward_delta, entry_backward_dq, entry_backward_dkdv));
+              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
+                          entry_backward_dq, entry_backward_dkdv));
 }
 
 TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {
@@ -101,6 +103,58 @@ TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {
   // A scalar may be any 64-bit integer.
   EXPECT_THAT(emit_mask_program(parsed("q + left < k", {{"left", mask::ValueType::integer}}), nullptr),
               HasSubstr("wrapping_add"));
+}
+
+TEST(EmitCuda, RangesStandInTheProgramOfTheirLoweringOnly) {
+  KernelSpec spec = *make_spec({.mask = &cuda::causal});
+  const auto program_text = [&spec](LoweringKind lowering) {
+    spec.lowering = lowering;
+    const auto source = emit_cuda(spec);
+    EXPECT_TRUE(source) << source.error().message();
+    EXPECT_THAT(text_of(*source, "generated/kernel_spec.cuh"),
+                HasSubstr(std::string("constexpr Lowering lowering = Lowering::") + to_string(lowering) + ";"));
+    return text_of(*source, "generated/mask_program.cuh");
+  };
+  EXPECT_THAT(program_text(LoweringKind::row_ranges),
+              testing::AllOf(HasSubstr("row_ranges = 1;"), HasSubstr("column_ranges = 0;")));
+  EXPECT_THAT(program_text(LoweringKind::column_bounds),
+              testing::AllOf(HasSubstr("row_ranges = 0;"), HasSubstr("column_ranges = 1;")));
+  for (const LoweringKind other : {LoweringKind::bit_tiles, LoweringKind::expression}) {
+    EXPECT_THAT(program_text(other), testing::AllOf(HasSubstr("row_ranges = 0;"), HasSubstr("column_ranges = 0;")));
+  }
+}
+
+TEST(EmitCuda, ASpecWhoseMaskHasNoRangesForItsLoweringIsAnError) {
+  KernelSpec spec = *make_spec({.mask = &cuda::causal_documents});
+  spec.lowering = LoweringKind::row_ranges;
+  const auto source = emit_cuda(spec);
+  ASSERT_FALSE(source);
+  EXPECT_THAT(source.error().message(), HasSubstr("doc[b, k] is looked up by k"));
+}
+
+TEST(EmitCuda, LookupsOfOneSideAreMadeOnceARowOrColumn) {
+  const std::string text = emit_mask_program(
+      parsed("x[q] + x[k] + x[q - k] < 3 and y[b, k] == 1", {}, {{"x", DType::i32, 1}, {"y", DType::i32, 2}}), nullptr);
+  EXPECT_THAT(text, HasSubstr("row_lookups = 1;"));
+  EXPECT_THAT(text, HasSubstr("column_lookups = 2;"));
+  EXPECT_THAT(text, HasSubstr("lookups_by_tile = true;")) << "x[q - k]";
+  EXPECT_THAT(text, HasSubstr("= row[0];"));
+  EXPECT_THAT(text, HasSubstr("= column[1];"));
+}
+
+TEST(EmitCuda, LookupsInLoopsStayInThem) {
+  const std::string text =
+      emit_mask_program(parsed("any(r[q, i] == k for i in range(2))", {}, {{"r", DType::i32, 2}}), nullptr);
+  EXPECT_THAT(text, HasSubstr("row_lookups = 0;"));
+  EXPECT_THAT(text, HasSubstr("lookups_by_tile = true;"));
+}
+
+TEST(EmitCuda, RealLookupsTakeNoPartInTheAnalysis) {
+  const std::string text =
+      emit_mask_program(parsed("w[q] + w[q + k] < 1.0 or q >= k", {}, {{"w", DType::f16, 1}}), nullptr);
+  EXPECT_THAT(text, HasSubstr("row_lookups = 1;"));
+  EXPECT_THAT(text, HasSubstr("lookups_by_tile = false;"));
+  EXPECT_THAT(text, HasSubstr("__int_as_float(row[0])"));
 }
 
 TEST(EmitCuda, CompileErrorsWillPointIntoTheMask) {
@@ -142,7 +196,7 @@ TEST(EmitCuda, FlattenedTextCompilesAloneWithNvcc) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     const auto source = folder / (std::string(to_string(direction)) + ".cu");
     std::ofstream(source)
-        << emitted({.arch = 90, .direction = direction, .score = &cuda::softcap_and_alibi}).flattened();
+        << emitted({.arch = {90, 0}, .direction = direction, .score = &cuda::softcap_and_alibi}).flattened();
     const std::string command = "nvcc -std=c++17 -arch=sm_90 -cubin -o " + (folder / "out.cubin").string() + " " +
                                 source.string() + " > " + (folder / "log").string() + " 2>&1";
     EXPECT_EQ(std::system(command.c_str()), 0) << file_text(folder / "log");

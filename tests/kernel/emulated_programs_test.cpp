@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "codegen/kernel/emit_cuda.hpp"
@@ -10,9 +11,11 @@
 #include "codegen/mask/evaluate.hpp"
 #include "codegen/mask/parser.hpp"
 #include "codegen/mask/simplify.hpp"
+#include "codegen/mask/visible_ranges.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
 #include "tests/kernel/emulator/emulated_kernel.hpp"
 #include "tests/mask/random_programs.hpp"
+#include "tests/mask/range_masks.hpp"
 
 namespace flashspan::test {
 namespace {
@@ -26,24 +29,79 @@ struct RandomProgram {
   mask::test::Environment environment;
   Program mask, score;
   std::string text;
+  mask::RangeDerivation rows, columns;
 };
 
-/// One mask and one score over random tensors and scalars.
-RandomProgram random_program(std::mt19937_64& random) {
+/// One mask and one score over random tensors and scalars; the mask is of ranges along `axis` if that is given.
+RandomProgram random_program(std::mt19937_64& random, std::optional<mask::Variable> axis) {
   RandomProgram result;
   result.environment = mask::test::random_environment(random);
   const auto scalars = mask::test::scalar_declarations(result.environment);
   const auto tensors = mask::test::tensor_declarations(result.environment);
-  const auto parsed = [&](ProgramKind kind, mask::ValueType type, const mask::test::Grammar& grammar) {
-    const auto expression = mask::test::random_expression(random, type, grammar);
-    result.text += expression.text + "\n";
-    const auto program = mask::parse(expression.text, kind, scalars, tensors);
+  const auto parsed = [&](ProgramKind kind, const std::string& text) {
+    result.text += text + "\n";
+    const auto program = mask::parse(text, kind, scalars, tensors);
     EXPECT_TRUE(program) << program.error().message();
     return program ? mask::simplify(*program) : Program();
   };
-  result.mask = parsed(ProgramKind::mask, mask::ValueType::boolean, {});
-  result.score = parsed(ProgramKind::score, mask::ValueType::real, {.may_use_score = true});
+  result.mask =
+      parsed(ProgramKind::mask, axis ? mask::test::random_range_mask(random, *axis, 2)
+                                     : mask::test::random_expression(random, mask::ValueType::boolean, {}).text);
+  result.rows = mask::derive_visible_ranges(result.mask, mask::Variable::k);
+  result.columns = mask::derive_visible_ranges(result.mask, mask::Variable::q);
+  result.score = parsed(ProgramKind::score,
+                        mask::test::random_expression(random, mask::ValueType::real, {.may_use_score = true}).text);
   return result;
+}
+
+std::string name_of(std::size_t program) { return "MaskProgram" + std::to_string(program); }
+
+/// Calls ranges_of_row or ranges_of_column and copies what it gives; returns the number of ranges.
+std::string body_of_ranges(const std::string& name, const std::string& axis) {
+  const std::string count = name + "::" + axis + "_ranges";
+  return "  int begin[" + count + " > 0 ? " + count + " : 1], end[" + count + " > 0 ? " + count + " : 1];\n  " + name +
+         "::ranges_of_" + axis + "(arguments, b, h, index, q_len, kv_len, begin, end);\n  for (int i = 0; i < " +
+         count + "; ++i) begins[i] = begin[i], ends[i] = end[i];\n  return " + count + ";\n";
+}
+
+/// Functions of plain C around one program.
+std::string functions_of(std::size_t program) {
+  const std::string name = name_of(program);
+  std::string functions;
+  const auto function = [&](const std::string& type, const std::string& what, const std::string& parameters,
+                            const std::string& body) {
+    functions += "extern \"C\" __attribute__((visibility(\"default\"))) " + type + " " + what +
+                 std::to_string(program) + "(const flashspan_device::ProgramArguments& arguments" + parameters +
+                 ") {\n  using namespace flashspan_device;\n" + body + "}\n";
+  };
+  const std::string point = ", int b, int h, int q, int k, int q_len, int kv_len";
+  function("bool", "visible", point, "  return " + name + "::visible(arguments, b, h, q, k, q_len, kv_len);\n");
+  function("float", "score", point + ", float score",
+           "  return " + name + "::score(arguments, b, h, q, k, q_len, kv_len, score);\n");
+  const std::string line = ", int b, int h, int index, int q_len, int kv_len, int* begins, int* ends";
+  function("int", "ranges_of_row", line, body_of_ranges(name, "row"));
+  function("int", "ranges_of_column", line, body_of_ranges(name, "column"));
+  function("bool", "visible_by_sides", point,
+           "  int row[8], column[8];\n  " + name + "::look_up_row(arguments, row, b, h, q, q_len, kv_len);\n  " + name +
+               "::look_up_column(arguments, column, b, h, k, q_len, kv_len);\n  return " + name +
+               "::visible(arguments, row, column, b, h, q, k, q_len, kv_len);\n");
+  // The 32 lanes of a warp analyse one tile and must come to one answer; without lookups by tile one lane will do.
+  function(
+      "int", "classify", ", const long long* tile, int q_len, int kv_len",
+      "  int kinds[32];\n  const int lanes = " + name + "::lookups_by_tile ? 32 : 1;\n" +
+          "  const char* wrong = emulation::run_grid(1, 32, 0, [&] {\n"
+          "    const Interval b{tile[0], tile[1]}, h{tile[2], tile[3]}, q{tile[4], tile[5]}, k{tile[6], tile[7]};\n"
+          "    Interval row[8], column[8];\n    " +
+          name + "::analyse_row(arguments, row, b, h, q, q_len, kv_len);\n    " + name +
+          "::analyse_column(arguments, column, b, h, k, q_len, kv_len);\n"
+          "    if (threadIdx.x < lanes) kinds[threadIdx.x] =\n        static_cast<int>(" +
+          name +
+          "::classify(arguments, row, column, b, h, q, k, q_len, kv_len));\n"
+          "  });\n"
+          "  if (wrong[0] != 0) return -1;\n"
+          "  for (int lane = 1; lane < lanes; ++lane) if (kinds[lane] != kinds[0]) return -2;\n"
+          "  return kinds[0];\n");
+  return functions;
 }
 
 /// All programs in one source: what the device would compile, with functions of plain C around.
@@ -54,34 +112,14 @@ std::string host_source(const std::vector<RandomProgram>& programs) {
   }
   std::string functions;
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    const std::string name = "MaskProgram" + std::to_string(i);
-    std::string text = kernel::emit_mask_program(programs[i].mask, &programs[i].score);
-    text.replace(text.find("struct MaskProgram"), sizeof("struct MaskProgram") - 1, "struct " + name);
+    const kernel::EmittedRanges ranges{programs[i].rows.found ? &programs[i].rows.visible : nullptr,
+                                       programs[i].columns.found ? &programs[i].columns.visible : nullptr};
+    std::string text = kernel::emit_mask_program(programs[i].mask, &programs[i].score, ranges);
+    text.replace(text.find("struct MaskProgram"), sizeof("struct MaskProgram") - 1, "struct " + name_of(i));
     const std::string file = "program" + std::to_string(i) + ".cuh";
     source.files.push_back({file, text});
     source.main += "#include \"" + file + "\"\n";
-    const auto function = [&](const std::string& type, const std::string& what, const std::string& parameters,
-                              const std::string& body) {
-      functions += "extern \"C\" __attribute__((visibility(\"default\"))) " + type + " " + what + std::to_string(i) +
-                   "(const flashspan_device::ProgramArguments& arguments" + parameters + ") {\n" +
-                   "  using namespace flashspan_device;\n" + body + "}\n";
-    };
-    const std::string point = ", int b, int h, int q, int k, int q_len, int kv_len";
-    function("bool", "visible", point, "  return " + name + "::visible(arguments, b, h, q, k, q_len, kv_len);\n");
-    function("float", "score", point + ", float score",
-             "  return " + name + "::score(arguments, b, h, q, k, q_len, kv_len, score);\n");
-    // The 32 lanes of a warp analyse one tile; all must come to one answer.
-    function("int", "classify", ", const long long* tile, int q_len, int kv_len",
-             "  int kinds[32];\n"
-             "  const char* wrong = emulation::run_grid(1, 32, 0, [&] {\n"
-             "    kinds[threadIdx.x] = static_cast<int>(" +
-                 name +
-                 "::classify(arguments, {tile[0], tile[1]}, {tile[2], tile[3]}, {tile[4], tile[5]}, "
-                 "{tile[6], tile[7]}, q_len, kv_len));\n"
-                 "  });\n"
-                 "  if (wrong[0] != 0) return -1;\n"
-                 "  for (int lane = 1; lane < 32; ++lane) if (kinds[lane] != kinds[0]) return -2;\n"
-                 "  return kinds[0];\n");
+    functions += functions_of(i);
   }
   return "#include \"device.hpp\"\n" + for_the_emulator(source) + functions;
 }
@@ -90,7 +128,10 @@ class EmulatedPrograms : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     std::mt19937_64 random(20251129);
-    for (int i = 0; i < program_count; ++i) programs().push_back(random_program(random));
+    for (int i = 0; i < program_count; ++i) programs().push_back(random_program(random, std::nullopt));
+    for (int i = 0; i < program_count; ++i) {
+      programs().push_back(random_program(random, i % 2 == 0 ? mask::Variable::k : mask::Variable::q));
+    }
     const auto library = compile_for_host(host_source(programs()));
     ASSERT_TRUE(library) << library.error().message();
     opened() = *library;
@@ -129,6 +170,8 @@ flashspan_device::ProgramArguments arguments_of(const Program& program, const ma
   return arguments ? *arguments : flashspan_device::ProgramArguments{};
 }
 
+using RangesOf = int(const flashspan_device::ProgramArguments&, int, int, int, int, int, int*, int*);
+
 TEST_F(EmulatedPrograms, PredicatesAgreeWithDirectEvaluation) {
   using Visible = bool (*)(const flashspan_device::ProgramArguments&, int, int, int, int, int, int);
   int visible_points = 0;
@@ -137,14 +180,78 @@ TEST_F(EmulatedPrograms, PredicatesAgreeWithDirectEvaluation) {
     const auto bindings = mask::test::bindings_for(program.mask, program.environment);
     const auto arguments = arguments_of(program.mask, bindings);
     const auto visible = function<Visible>("visible", i);
+    const auto by_sides = function<Visible>("visible_by_sides", i);
     for_each_point([&](const mask::Point& at) {
       const bool got = visible(arguments, static_cast<int>(at.b), static_cast<int>(at.h), static_cast<int>(at.q),
                                static_cast<int>(at.k), 9, 11);
       ASSERT_EQ(got, mask::evaluate_mask(program.mask, bindings, at)) << program.text << at.q << ", " << at.k;
+      ASSERT_EQ(by_sides(arguments, static_cast<int>(at.b), static_cast<int>(at.h), static_cast<int>(at.q),
+                         static_cast<int>(at.k), 9, 11),
+                got)
+          << program.text << at.q << ", " << at.k;
       visible_points += got ? 1 : 0;
     });
   }
   EXPECT_GT(visible_points, 1000);
+}
+
+/// One axis of a program's ranges, and what they are asked with.
+struct EmittedRanges {
+  const Program& mask;
+  const mask::Bindings& bindings;
+  const flashspan_device::ProgramArguments& arguments;
+  bool of_row = true;  ///< ranges of keys for a query, else of queries for a key
+  int expected_count = 0;
+  RangesOf* ranges_of = nullptr;
+};
+
+/// The emitted ranges for one index hold just the indices of the other axis that are visible, lie in [0, length) and do
+/// not end before they begin. Returns the number of those that are not empty.
+int expect_ranges_as_evaluated(const EmittedRanges& emitted, int b, int h, int index) {
+  const int length = emitted.of_row ? 11 : 9;
+  std::array<int, mask::max_visible_ranges> begin{}, end{};
+  const int count = emitted.ranges_of(emitted.arguments, b, h, index, 9, 11, begin.data(), end.data());
+  EXPECT_EQ(count, emitted.expected_count);
+  std::vector<bool> visible(static_cast<std::size_t>(length));
+  int filled = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    EXPECT_TRUE(0 <= begin[i] && begin[i] <= end[i] && end[i] <= length) << begin[i] << ", " << end[i];
+    for (int x = begin[i]; x < end[i]; ++x) visible.at(static_cast<std::size_t>(x)) = true;
+    filled += begin[i] < end[i] ? 1 : 0;
+  }
+  for (int x = 0; x < length && count > 0; ++x) {
+    const mask::Point at{b, h, emitted.of_row ? index : x, emitted.of_row ? x : index, 9, 11, 0};
+    EXPECT_EQ(visible[static_cast<std::size_t>(x)], mask::evaluate_mask(emitted.mask, emitted.bindings, at))
+        << at.q << ", " << at.k;
+  }
+  return filled;
+}
+
+TEST_F(EmulatedPrograms, RangesHoldWhatDirectEvaluationShows) {
+  int filled = 0;
+  for (std::size_t i = 0; i < programs().size(); ++i) {
+    RandomProgram& program = programs()[i];
+    SCOPED_TRACE(program.text);
+    const auto bindings = mask::test::bindings_for(program.mask, program.environment);
+    const auto arguments = arguments_of(program.mask, bindings);
+    const EmittedRanges rows{program.mask,
+                             bindings,
+                             arguments,
+                             true,
+                             static_cast<int>(program.rows.visible.ranges.size()),
+                             function<RangesOf*>("ranges_of_row", i)};
+    const EmittedRanges columns{program.mask,
+                                bindings,
+                                arguments,
+                                false,
+                                static_cast<int>(program.columns.visible.ranges.size()),
+                                function<RangesOf*>("ranges_of_column", i)};
+    for (const int head : {0, 2}) {
+      for (int q = 0; q < 9; ++q) filled += expect_ranges_as_evaluated(rows, 1, head, q);
+      for (int k = 0; k < 11; ++k) filled += expect_ranges_as_evaluated(columns, 1, head, k);
+    }
+  }
+  EXPECT_GT(filled, 750);
 }
 
 TEST_F(EmulatedPrograms, ScoresAgreeWithDirectEvaluationInEveryBit) {

@@ -32,10 +32,11 @@ TEST(KernelSpec, RandomSpecsSurviveTheirText) {
     KernelSpec spec;
     spec.direction = pick(0, 1) == 0 ? Direction::forward : Direction::backward;
     if (pick(0, 3) != 0) spec.target = {DeviceKind::cuda, {pick(70, 130), pick(0, 1) == 0 ? 'a' : '\0'}};
+    spec.family = pick(0, 1) == 0 ? KernelFamily::mma : KernelFamily::hopper;
     spec.dtype = std::vector{DType::f32, DType::f16, DType::bf16}[static_cast<std::size_t>(pick(0, 2))];
     spec.head_dim_qk = pick(1, 256);
     spec.head_dim_v = pick(1, 256);
-    spec.lowering = pick(0, 1) == 0 ? mask::LoweringKind::none : mask::LoweringKind::expression;
+    spec.lowering = static_cast<LoweringKind>(pick(0, static_cast<int>(LoweringKind::expression)));
     spec.mask = std::string(static_cast<std::size_t>(pick(0, 20)), static_cast<char>(pick(' ', '~')));
     spec.score = pick(0, 1) == 0 ? "" : " = score = 1";
     spec.aligned = pick(0, 1) == 0;
@@ -53,6 +54,7 @@ TEST(KernelSpec, EveryFieldChangesEqualityTextAndHash) {
       [](KernelSpec& spec) { spec.target.arch.suffix = 0; },
       [](KernelSpec& spec) { spec.target.arch.number = 80; },
       [](KernelSpec& spec) { spec.target = {}; },
+      [](KernelSpec& spec) { spec.family = KernelFamily::hopper; },
       [](KernelSpec& spec) { spec.dtype = DType::f16; },
       [](KernelSpec& spec) { spec.head_dim_qk = 128; },
       [](KernelSpec& spec) { spec.head_dim_v = 192; },
@@ -85,6 +87,7 @@ TEST(KernelSpec, MalformedTextIsANamedError) {
   for (const auto& [broken, field] : std::vector<std::pair<std::string, std::string>>{
            {replaced("direction = backward", "direction = sideways"), "direction"},
            {replaced("target = sm_90a", "target = sm_"), "target"},
+           {replaced("lowering = expression", "lowering = fast"), "lowering"},
            {replaced("head_dim_qk = 192", "head_dim_qk = 19x"), "head_dim_qk"},
            {replaced("aligned = false", "aligned = maybe"), "aligned"},
            {replaced("num_warps = 8\n", ""), "num_warps"},

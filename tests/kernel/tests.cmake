@@ -1,7 +1,7 @@
 # From spec to source text, and the emitted kernels themselves, run by the emulator in kernel/emulator.
 file(GLOB kernel_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/kernel/*.cpp"
      "${CMAKE_CURRENT_SOURCE_DIR}/kernel/emulator/*.cpp")
-add_executable(test_kernel ${kernel_tests} mask/random_programs.cpp mask/random_environment.cpp)
+add_executable(test_kernel ${kernel_tests} mask/random_programs.cpp mask/random_environment.cpp mask/range_masks.cpp)
 target_link_libraries(test_kernel PRIVATE flashspan_options flashspan_core flashspan_codegen_mask
                                           flashspan_codegen_kernel flashspan_runtime_cuda flashspan_oracle
                                           GTest::gtest_main GTest::gmock ${CMAKE_DL_LIBS})

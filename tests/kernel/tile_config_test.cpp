@@ -9,6 +9,33 @@ namespace {
 constexpr std::int64_t kibibyte = 1024;
 constexpr int rows_per_warp = 16;
 
+KernelSpec spec_of(Direction direction, Arch arch, int head_dim_qk, int head_dim_v) {
+  KernelSpec spec;
+  spec.direction = direction;
+  spec.target = {DeviceKind::cuda, arch};
+  spec.dtype = DType::bf16;
+  spec.head_dim_qk = head_dim_qk;
+  spec.head_dim_v = head_dim_v;
+  spec.family = choose_family(spec).family;
+  return spec;
+}
+
+TEST(KernelFamily, IsHopperForAlignedForwardsOnSm90aOnly) {
+  const auto family = [](Direction direction, Arch arch, bool aligned) {
+    KernelSpec spec = spec_of(direction, arch, 64, 64);
+    spec.aligned = aligned;
+    const FamilyChoice choice = choose_family(spec);
+    EXPECT_FALSE(choice.reason.empty());
+    return choice.family;
+  };
+  EXPECT_EQ(family(Direction::forward, {90, 'a'}, true), KernelFamily::hopper);
+  EXPECT_EQ(family(Direction::forward, {90, 'a'}, false), KernelFamily::mma);
+  EXPECT_EQ(family(Direction::backward, {90, 'a'}, true), KernelFamily::mma);
+  for (const Arch arch : {Arch{80, 0}, Arch{89, 0}, Arch{90, 0}, Arch{100, 0}, Arch{100, 'a'}, Arch{120, 0}}) {
+    EXPECT_EQ(family(Direction::forward, arch, true), KernelFamily::mma) << to_string(arch);
+  }
+}
+
 TEST(TileConfig, LimitsAreThoseOfTheProgrammingGuide) {
   EXPECT_EQ(shared_memory_limit({80, 0}), 163 * kibibyte);
   EXPECT_EQ(shared_memory_limit({86, 0}), 99 * kibibyte);
@@ -21,13 +48,16 @@ TEST(TileConfig, LimitsAreThoseOfTheProgrammingGuide) {
 
 // F070
 TEST(TileConfig, EveryHeadDimFitsEveryArchitecture) {
-  for (const int arch : {80, 86, 89, 90, 100, 120}) {
+  for (const Arch arch :
+       {Arch{80, 0}, Arch{86, 0}, Arch{89, 0}, Arch{90, 0}, Arch{90, 'a'}, Arch{100, 0}, Arch{120, 0}}) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       for (int qk = smallest_head_dim; qk <= largest_head_dim; qk += head_dim_step) {
         for (int v = smallest_head_dim; v <= largest_head_dim; v += head_dim_step) {
-          const auto tile = default_tile(direction, {DeviceKind::cuda, {arch, 0}}, DType::bf16, qk, v);
-          ASSERT_TRUE(tile) << arch << " " << qk << "/" << v << ": " << tile.error().message();
-          EXPECT_LE(shared_memory_bytes(direction, DType::bf16, qk, v, *tile), shared_memory_limit({arch, 0}));
+          KernelSpec spec = spec_of(direction, arch, qk, v);
+          const auto tile = default_tile(spec, true);
+          ASSERT_TRUE(tile) << to_string(arch) << " " << qk << "/" << v << ": " << tile.error().message();
+          spec.tile = *tile;
+          EXPECT_LE(shared_memory_bytes(spec), shared_memory_limit(arch));
           // What the kernels take: whole warps of 16 rows, in one or two column groups.
           EXPECT_EQ(tile->num_warps * rows_per_warp % tile->block_m, 0);
           if (direction == Direction::forward) {
@@ -39,14 +69,41 @@ TEST(TileConfig, EveryHeadDimFitsEveryArchitecture) {
   }
 }
 
+TEST(TileConfig, SmallHeadDimsOnHopperHaveAThirdWarpgroupUnlessMaskOrScoreTakeRegisters) {
+  KernelSpec spec = spec_of(Direction::forward, {90, 'a'}, 64, 64);
+  EXPECT_EQ(default_tile(spec, true)->num_warps, 12);
+  EXPECT_EQ(default_tile(spec, false)->num_warps, 8);
+  spec.score = "score * 2.0";
+  EXPECT_EQ(default_tile(spec, true)->num_warps, 8);
+  EXPECT_EQ(default_tile(spec_of(Direction::forward, {90, 'a'}, 64, 128), true)->num_warps, 8);
+}
+
+TEST(TileConfig, ManyColumnsOfResultsOnHopperLeaveRegistersForFewerKeysAtATime) {
+  for (int qk = smallest_head_dim; qk <= largest_head_dim; qk += head_dim_step) {
+    for (int v = smallest_head_dim; v <= largest_head_dim; v += head_dim_step) {
+      const auto tile = default_tile(spec_of(Direction::forward, {90, 'a'}, qk, v), true);
+      ASSERT_TRUE(tile) << tile.error().message();
+      // Of 232: binary32 results and scores, and 16-bit weights, of 64 rows over 128 threads.
+      EXPECT_LE(padded_head_dim(v) / 2 + tile->block_n / 2 + tile->block_n / 4, 190) << qk << "/" << v;
+    }
+  }
+  EXPECT_EQ(default_tile(spec_of(Direction::forward, {90, 'a'}, 16, 192), true)->block_n, 112);
+  EXPECT_EQ(default_tile(spec_of(Direction::forward, {90, 'a'}, 16, 256), true)->block_n, 80);
+  KernelSpec scored = spec_of(Direction::forward, {90, 'a'}, 16, 192);
+  scored.score = "score * 2.0";
+  EXPECT_EQ(default_tile(scored, true)->block_n, 112);
+  scored.head_dim_v = 256;
+  EXPECT_EQ(default_tile(scored, true)->block_n, 64);
+}
+
 TEST(TileConfig, OtherHeadDimsAreRefusedByName) {
   for (const int head_dim : {0, 8, 12, 17, 100, 252, 264, 512}) {
-    const auto qk = default_tile(Direction::forward, {DeviceKind::cuda, {90, 0}}, DType::bf16, head_dim, 64);
+    const auto qk = default_tile(spec_of(Direction::forward, {90, 'a'}, head_dim, 64), true);
     ASSERT_FALSE(qk) << head_dim;
     EXPECT_EQ(qk.error().code, ErrorCode::unsupported);
     EXPECT_EQ(qk.error().argument, "head_dim_qk");
     EXPECT_EQ(qk.error().got, std::to_string(head_dim));
-    const auto v = default_tile(Direction::backward, {DeviceKind::cuda, {90, 0}}, DType::bf16, 64, head_dim);
+    const auto v = default_tile(spec_of(Direction::backward, {90, 0}, 64, head_dim), true);
     ASSERT_FALSE(v) << head_dim;
     EXPECT_EQ(v.error().argument, "head_dim_v");
   }

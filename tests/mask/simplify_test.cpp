@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/mask/lowering.hpp"
 #include "tests/mask/parsed.hpp"
 
 namespace flashspan::mask::test {
@@ -112,24 +111,6 @@ TEST(Simplify, LongChainsStayFlatAndReadable) {
   for (int i = 0; i < 3000; ++i) text.append(" + k * ").append(std::to_string(i));
   const Program simple = simplify(parsed(text + " < 5"));
   EXPECT_TRUE(Program::from_signature(simple.to_signature()));
-}
-
-TEST(Lowering, IsNoneWhereEverythingIsVisible) {
-  const Lowering none = lower(simplify(parsed("(q < k) | (k <= q)  | True")), Direction::forward);
-  EXPECT_EQ(none.kind, LoweringKind::none);
-  EXPECT_STREQ(to_string(none.kind), "none");
-  EXPECT_FALSE(none.reason.empty());
-}
-
-TEST(Lowering, IsTheExpressionElsewhere) {
-  for (const char* text : {"q >= k", "False", "doc[q] == doc[k]"}) {
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      const Lowering lowering = lower(simplify(parsed(text)), direction);
-      EXPECT_EQ(lowering.kind, LoweringKind::expression);
-      EXPECT_STREQ(to_string(lowering.kind), "expression");
-      EXPECT_FALSE(lowering.reason.empty());
-    }
-  }
 }
 
 }  // namespace

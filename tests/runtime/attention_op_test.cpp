@@ -63,10 +63,25 @@ TEST_F(AttentionPath, TheLaunchGetsShapeScaleAndStreamOfTheCall) {
   EXPECT_EQ(backend_->last_args.mask_program, &causal_.state().program);
   EXPECT_EQ(backend_->last_args.score_program, nullptr);
   EXPECT_EQ(backend_->last_args.stream.handle, &stream);
-  EXPECT_EQ(backend_->last_stream, &stream);
   filled.scale = -2.0F;
   ASSERT_TRUE(op_.run(filled).has_value());
   EXPECT_FLOAT_EQ(backend_->last_args.scale, -2.0F);
+}
+
+// Field case F082: a capture is never broken by what a kernel takes before it can run.
+TEST_F(AttentionPath, AMissingKernelIsRefusedWhileItsStreamIsCapturedAndALoadedOneIsQueued) {
+  int stream = 0;
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  filled.stream.handle = &stream;
+  backend_->captured_stream = &stream;
+  const auto refused = op_.run(filled);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::bad_argument);
+  EXPECT_EQ(refused.error().argument, "stream");
+  EXPECT_EQ(backend_->compiles + backend_->loads + backend_->runs, 0);
+  ASSERT_TRUE(op_.prepare(filled).has_value());
+  EXPECT_TRUE(op_.run(filled).has_value());
+  EXPECT_EQ(backend_->runs, 1);
 }
 
 // Field case F089.
@@ -81,7 +96,7 @@ TEST_F(AttentionPath, LengthsDataAndScalarsNeverCompileAgain) {
     ASSERT_TRUE(op_.run(filled).has_value());
   }
   EXPECT_EQ(backend_->compiles, 2) << "one forward and one backward";
-  EXPECT_EQ(backend_->launches, 400);
+  EXPECT_EQ(backend_->runs, 400);
 }
 
 TEST_F(AttentionPath, AWarmCallBuildsNoText) {
@@ -122,7 +137,7 @@ TEST_F(AttentionPath, BadInputCompilesAndLaunchesNothing) {
   EXPECT_FALSE(op_.prepare(filled).has_value());
   EXPECT_FALSE(op_.workspace_bytes(filled).has_value());
   EXPECT_EQ(backend_->compiles, 0);
-  EXPECT_EQ(backend_->plans, 0);
+  EXPECT_EQ(backend_->runs, 0);
 }
 
 TEST_F(AttentionPath, AWorkspaceThatIsTooSmallIsRefusedBeforeAnythingIsCompiled) {
@@ -141,11 +156,11 @@ TEST_F(AttentionPath, AWorkspaceThatIsTooSmallIsRefusedBeforeAnythingIsCompiled)
 // Field case F014.
 TEST_F(AttentionPath, ACallWithoutResultsLaunchesNothing) {
   EXPECT_TRUE(op_.run(call(Direction::forward, 0, 7)).has_value());
-  EXPECT_EQ(backend_->launches, 0);
+  EXPECT_EQ(backend_->runs, 0);
   EXPECT_TRUE(op_.run(call(Direction::forward, 5, 0)).has_value());
-  EXPECT_EQ(backend_->launches, 1) << "out = 0 and lse = -inf have to be written";
+  EXPECT_EQ(backend_->runs, 1) << "out = 0 and lse = -inf have to be written";
   EXPECT_TRUE(op_.run(call(Direction::backward, 0, 7)).has_value());
-  EXPECT_EQ(backend_->launches, 2) << "dk = dv = 0 have to be written";
+  EXPECT_EQ(backend_->runs, 2) << "dk = dv = 0 have to be written";
 }
 
 TEST_F(AttentionPath, PrepareMakesTheCallThatFollowsWarm) {
@@ -154,7 +169,7 @@ TEST_F(AttentionPath, PrepareMakesTheCallThatFollowsWarm) {
   ASSERT_TRUE(first.has_value()) << first.error().message();
   EXPECT_FALSE(first->warm);
   EXPECT_EQ(first->ready->outcome, cache::Outcome::built);
-  EXPECT_EQ(backend_->launches, 0);
+  EXPECT_EQ(backend_->runs, 0);
   ASSERT_TRUE(op_.run(filled).has_value());
   EXPECT_EQ(backend_->loads, 1);
   EXPECT_TRUE(op_.prepare(filled)->warm);

@@ -7,14 +7,40 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/backend/backend.hpp"
 
 namespace flashspan::testing {
 
-struct FakeKernel final : backend::LoadedKernel {
+/// Kernels of one FakeBackend that are loaded now, and the most that there ever were at once.
+struct LiveKernels {
+  std::atomic<int> now = 0;
+  std::atomic<int> most = 0;
+};
+
+class FakeKernel final : public backend::LoadedKernel {
+ public:
+  explicit FakeKernel(std::shared_ptr<LiveKernels> live) : live_(std::move(live)) {
+    const int now = ++live_->now;
+    int most = live_->most;
+    while (most < now && !live_->most.compare_exchange_weak(most, now)) {
+    }
+  }
+  ~FakeKernel() override { --live_->now; }
+  FakeKernel(const FakeKernel&) = delete;
+  FakeKernel& operator=(const FakeKernel&) = delete;
+
+  void follow_launches() override { followed = true; }
+  [[nodiscard]] bool may_unload() const override { return !busy; }
+
   std::string text;  ///< of the binary it was loaded from
+  bool followed = false;
+  std::atomic<bool> busy = false;
+
+ private:
+  std::shared_ptr<LiveKernels> live_;
 };
 
 class FakeBackend final : public backend::Backend {
@@ -57,24 +83,21 @@ class FakeBackend final : public backend::Backend {
       --load_failures;
       return Error{ErrorCode::device_error, "cuLibraryLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU", "a cubin", ""};
     }
-    auto kernel = std::make_shared<FakeKernel>();
+    auto kernel = std::make_shared<FakeKernel>(live);
     for (std::byte byte : binary) kernel->text += static_cast<char>(byte);
     return std::shared_ptr<backend::LoadedKernel>(std::move(kernel));
   }
 
+  [[nodiscard]] bool is_capturing(Stream stream) const override {
+    return stream.handle != nullptr && stream.handle == captured_stream;
+  }
   [[nodiscard]] std::int64_t workspace_bytes(const kernel::KernelSpec& /*spec*/,
                                              const backend::LaunchArgs& /*args*/) const override {
     return workspace;
   }
-  [[nodiscard]] Result<backend::TilePlan> plan(backend::LoadedKernel& /*kernel*/, const kernel::KernelSpec& /*spec*/,
-                                               const backend::LaunchArgs& args) override {
-    ++plans;
-    last_stream = args.stream.handle;
-    return backend::TilePlan{};
-  }
-  [[nodiscard]] Result<void> launch(backend::LoadedKernel& /*kernel*/, const kernel::KernelSpec& spec,
-                                    const backend::LaunchArgs& args, const backend::TilePlan& /*plan*/) override {
-    ++launches;
+  [[nodiscard]] Result<void> run(backend::LoadedKernel& /*kernel*/, const kernel::KernelSpec& spec,
+                                 const backend::LaunchArgs& args) override {
+    ++runs;
     last_spec = spec;
     last_args = args;
     return {};
@@ -82,17 +105,17 @@ class FakeBackend final : public backend::Backend {
 
   std::atomic<int> compiles = 0;
   std::atomic<int> loads = 0;
-  std::atomic<int> plans = 0;
-  std::atomic<int> launches = 0;
+  std::atomic<int> runs = 0;
   std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
   std::atomic<int> load_failures = 0;
   std::atomic<bool> throws = false;
+  std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
   std::string compiler = "fake 1.0";
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
-  void* last_stream = nullptr;
+  void* captured_stream = nullptr;  ///< null: none
   kernel::KernelSpec last_spec;
   backend::LaunchArgs last_args;
 

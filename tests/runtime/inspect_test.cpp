@@ -48,8 +48,24 @@ TEST(Explain, CountsDensityAndFlopsOverHeadsThatTheMaskTellsApart) {
   EXPECT_DOUBLE_EQ(explanation->directions[0].flops, 2 * (64 + 32) * pairs);
   EXPECT_DOUBLE_EQ(explanation->directions[1].flops, 2 * (3 * 64 + 2 * 32) * pairs);
   EXPECT_THAT(explanation->directions[0].spec, HasSubstr("sm_80"));
+  EXPECT_EQ(explanation->directions[0].kernel_family, "mma");
+  EXPECT_EQ(explanation->directions[0].kernel_family_reason, "mma.sync runs on sm_80; wgmma is sm_90a's alone");
   EXPECT_EQ(explanation->tiles.block_m, explanation->directions[0].block_m);
   EXPECT_EQ(explanation->tiles.visible_pairs, 400);
+}
+
+TEST(Explain, TheKernelFamilyIsThatOfTheDirectionAndHasAReason) {
+  const AttentionShape shape{1, 1, 1, 64, 64, 64, 64};
+  const auto hopper = explain(Mask::causal(), nullptr, shape, DType::bf16, Arch{90, 'a'});
+  ASSERT_TRUE(hopper.has_value()) << hopper.error().message();
+  EXPECT_EQ(hopper->directions[0].kernel_family, "hopper");
+  EXPECT_THAT(hopper->directions[0].kernel_family_reason, HasSubstr("sm_90a"));
+  EXPECT_THAT(hopper->directions[0].spec, HasSubstr("family = hopper"));
+  EXPECT_EQ(hopper->directions[1].kernel_family, "mma");
+  EXPECT_THAT(hopper->directions[1].kernel_family_reason, HasSubstr("backward"));
+  const auto cpu = explain(Mask::causal(), nullptr, shape, DType::f32, std::nullopt);
+  ASSERT_TRUE(cpu.has_value()) << cpu.error().message();
+  EXPECT_EQ(cpu->directions[0].kernel_family, "");
 }
 
 TEST(Explain, AFullMaskNeedsNoPlanAndAScoreShowsItsDerivative) {

@@ -39,6 +39,12 @@ class Provider : public ::testing::Test {
     return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), dumps_, log_);
   }
 
+  /// Keeps `max_loaded` kernels, and no disk.
+  std::unique_ptr<attention::KernelProvider> limited_to(std::size_t max_loaded) {
+    auto cache = std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log_);
+    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), dumps_, log_, max_loaded);
+  }
+
   const std::string expression_ = "k <= q and the_users_own";
   attention::UserText text_{&expression_, nullptr};
   PrivateFolder folder_;
@@ -191,6 +197,104 @@ TEST_F(Provider, EveryCompileIsOneLogLine) {
   ASSERT_EQ(lines_.size(), 1U);
   const auto key = provider()->get(spec(), text_)->ready->key.to_text();
   EXPECT_EQ(lines_.front(), spec().summary() + ", key " + key + ", built, 12.5 ms, 72 registers, 8 spill bytes");
+}
+
+/// Specs that differ in their mask: "k <= q + n" for every n.
+kernel::KernelSpec spec_of_mask(int number) {
+  const auto mask = Mask::parse("k <= q + " + std::to_string(number));
+  EXPECT_TRUE(mask.has_value());
+  attention::SpecChoice choice;
+  choice.dtype = DType::f32;
+  choice.head_dim_qk = choice.head_dim_v = 64;
+  return *attention::choose_spec(choice, mask->state(), nullptr);
+}
+
+FakeKernel& fake(const Result<attention::KernelProvider::Provided>& provided) {
+  return static_cast<FakeKernel&>(*provided->ready->kernel);
+}
+
+// Field case F087.
+TEST_F(Provider, TwoThousandKernelsWithALimitOf64AreNeverMoreThan64AtOnce) {
+  auto kernels = limited_to(64);
+  for (int number = 1; number <= 2000; ++number) ASSERT_TRUE(kernels->get(spec_of_mask(number), text_).has_value());
+  EXPECT_EQ(backend_->loads, 2000);
+  EXPECT_EQ(backend_->live->most, 64);
+  EXPECT_EQ(backend_->live->now, 64);
+  kernels.reset();
+  EXPECT_EQ(backend_->live->now, 0);
+}
+
+// Field case F087.
+TEST_F(Provider, TheKernelLeastRecentlyUsedIsUnloadedAndComesBackFromTheCache) {
+  auto kernels = limited_to(3);
+  for (int number : {1, 2, 3, 1, 3}) ASSERT_TRUE(kernels->get(spec_of_mask(number), text_).has_value());
+  ASSERT_TRUE(kernels->get(spec_of_mask(4), text_).has_value());
+  EXPECT_EQ(kernels->find(spec_of_mask(2)), nullptr);
+  for (int number : {1, 3, 4}) EXPECT_NE(kernels->find(spec_of_mask(number)), nullptr) << number;
+  EXPECT_EQ(backend_->compiles, 4);
+  const auto again = kernels->get(spec_of_mask(2), text_);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_FALSE(again->warm);
+  EXPECT_EQ(again->ready->outcome, cache::Outcome::memory);
+  EXPECT_EQ(backend_->compiles, 4) << "loaded again, not compiled again";
+}
+
+// Field case F087.
+TEST_F(Provider, AKernelThatSomebodyHoldsOutlivesAllThatComeAfterIt) {
+  auto kernels = limited_to(4);
+  auto held = kernels->get(spec_of_mask(1), text_);
+  ASSERT_TRUE(held.has_value());
+  for (int number = 2; number <= 50; ++number) ASSERT_TRUE(kernels->get(spec_of_mask(number), text_).has_value());
+  EXPECT_EQ(kernels->find(spec_of_mask(1)), held->ready);
+  EXPECT_FALSE(fake(held).text.empty());
+  EXPECT_EQ(backend_->live->now, 4) << "it counts";
+  *held = {};
+  for (int number = 51; number <= 100; ++number) ASSERT_TRUE(kernels->get(spec_of_mask(number), text_).has_value());
+  EXPECT_EQ(kernels->find(spec_of_mask(1)), nullptr);
+}
+
+// Field case F087.
+TEST_F(Provider, KernelsWithPendingLaunchesStayUntilTheirDeviceCanGiveThemUp) {
+  auto kernels = limited_to(2);
+  std::vector<FakeKernel*> busy;
+  for (int number = 1; number <= 5; ++number) {
+    const auto provided = kernels->get(spec_of_mask(number), text_);
+    ASSERT_TRUE(provided.has_value());
+    busy.push_back(&fake(provided));
+    busy.back()->busy = true;
+  }
+  EXPECT_EQ(backend_->live->now, 5) << "more than the limit rather than an unload under a launch";
+  for (FakeKernel* kernel : busy) kernel->busy = false;
+  ASSERT_TRUE(kernels->get(spec_of_mask(6), text_).has_value());
+  EXPECT_EQ(backend_->live->now, 2) << "back within the limit at once";
+}
+
+TEST_F(Provider, OnlyTheSecondHalfOfTheLimitIsFollowed) {
+  auto kernels = limited_to(4);
+  std::vector<bool> followed;
+  for (int number = 1; number <= 6; ++number)
+    followed.push_back(fake(kernels->get(spec_of_mask(number), text_)).followed);
+  EXPECT_EQ(followed, (std::vector<bool>{false, false, true, true, true, true}));
+}
+
+TEST_F(Provider, ThreadsThatAskForMoreKernelsThanFitAllGetTheirs) {
+  auto kernels = limited_to(4);
+  constexpr int count = 8;
+  std::atomic<int> right = 0;
+  const auto ask = [&](int thread) {
+    for (int step = 0; step < 100; ++step) {
+      const kernel::KernelSpec wanted = spec_of_mask(1 + (step * 7 + thread) % 12);
+      const auto provided = kernels->get(wanted, text_);
+      if (provided && fake(provided).text == wanted.summary()) ++right;
+    }
+  };
+  std::vector<std::jthread> threads;
+  threads.reserve(count);
+  for (int thread = 0; thread < count; ++thread) threads.emplace_back(ask, thread);
+  threads.clear();
+  EXPECT_EQ(right, count * 100);
+  ASSERT_TRUE(kernels->get(spec_of_mask(100), text_).has_value());
+  EXPECT_LE(backend_->live->now, 4);
 }
 
 TEST(KernelMetadata, SurvivesARoundTripAndRefusesOtherText) {

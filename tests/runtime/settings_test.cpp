@@ -121,6 +121,20 @@ TEST_F(CacheFolder, ToolkitFoldersReachTheSearchForNvrtc) {
   EXPECT_EQ(api::nvrtc_search(settings()).cuda_home, "/first");
 }
 
+TEST_F(CacheFolder, TheNumberOfLoadedKernelsIsAWholeNumberOrAnErrorThatNamesTheVariable) {
+  EXPECT_EQ(api::max_loaded_kernels(settings(), 7).value(), 7U);
+  variables_["FLASHSPAN_MAX_LOADED_KERNELS"] = "64";
+  EXPECT_EQ(api::max_loaded_kernels(settings(), 7).value(), 64U);
+  for (const char* bad : {"0", "-1", "many", "64k", " 64", "99999999999999999999999"}) {
+    variables_["FLASHSPAN_MAX_LOADED_KERNELS"] = bad;
+    const auto refused = api::max_loaded_kernels(settings(), 7);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_EQ(refused.error().code, ErrorCode::bad_argument);
+    EXPECT_EQ(refused.error().argument, "FLASHSPAN_MAX_LOADED_KERNELS");
+    EXPECT_EQ(refused.error().got, bad);
+  }
+}
+
 TEST_F(CacheFolder, AMissingCpuPluginIsNamedWithEveryPlaceThatWasTried) {
   variables_["FLASHSPAN_CPU_PLUGIN"] = "/no/such/plugin.so";
   const auto backend = api::open_cpu_backend(settings());

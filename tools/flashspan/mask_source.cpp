@@ -112,6 +112,12 @@ Result<MaskSource> MaskSource::read(const MaskOptions& options) {
   MaskSource source;
   source.text_ = options.mask;
   source.score_text_ = options.score;
+  if (!options.lowering.empty()) {
+    source.lowering_ = lowering_from_string(options.lowering);
+    if (!source.lowering_) {
+      return bad("--lowering", options.lowering, "none, row_ranges, column_bounds, bit_tiles or expression");
+    }
+  }
   if (auto read = source.read_named_options(options); !read) return read.error();
   if (options.mask.ends_with(".json")) {
     if (auto read = source.read_json(options.mask); !read) return read.error();
@@ -279,6 +285,12 @@ std::vector<NamedTensor> MaskSource::named_tensors() const {
 TensorView MaskSource::array(const std::string& name) const { return arrays_.at(name).view(); }
 
 Result<Mask> MaskSource::mask(const AttentionShape& shape) const {
+  auto mask = built(shape);
+  if (!mask || !lowering_) return mask;
+  return mask->with_lowering(Direction::forward, *lowering_);
+}
+
+Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   switch (form_) {
     case Form::text:
       return Mask::parse(text_, named_tensors(), scalars_);

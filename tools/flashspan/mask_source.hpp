@@ -14,12 +14,13 @@
 
 namespace flashspan::tool {
 
-/// The options as typed: --mask, --tensor name=file, --scalar name=value.
+/// The options as typed: --mask, --tensor name=file, --scalar name=value, --lowering kind.
 struct MaskOptions {
   std::string mask;
   std::string score;
   std::vector<std::string> tensors;
   std::vector<std::string> scalars;
+  std::string lowering;  ///< of the forward; empty: the one that is chosen
 };
 
 /// Sizes that the user gave; what is missing is taken from the mask's arrays or from a default.
@@ -49,6 +50,7 @@ class MaskSource {
   enum class Form { text, flashmask, key_ranges, key_ranges_csr, scfa, slices };
 
   Result<void> read_named_options(const MaskOptions& options);
+  [[nodiscard]] Result<Mask> built(const AttentionShape& shape) const;
   Result<void> read_json(const std::string& path);
   Result<void> read_expression(const nlohmann::json& text, const nlohmann::json& tensors, const nlohmann::json& scalars,
                                const std::string& folder);
@@ -67,6 +69,7 @@ class MaskSource {
 
   Form form_ = Form::text;
   std::string text_, score_text_;
+  std::optional<LoweringKind> lowering_;
   std::map<std::string, HostArray> tensors_;  ///< for expressions
   std::vector<NamedScalar> scalars_;
   std::map<std::string, HostArray> arrays_;  ///< of a structured form, by its JSON name

@@ -24,7 +24,7 @@ struct TensorView {
   Device device{};
 
   [[nodiscard]] bool given() const { return data != nullptr; }
-  [[nodiscard]] std::int64_t element_count() const;
+  [[nodiscard]] std::int64_t element_count() const;  ///< at most the largest number of 64 bits
   /// Row-major view of `shape` over `data`.
   static TensorView contiguous(void* data, DType dtype, std::initializer_list<std::int64_t> shape, Device device = {});
   /// The same memory with two axes exchanged: turns [B, S, H, D] into the [B, H, S, D] that calls take.

@@ -195,7 +195,7 @@ int run(const std::vector<std::string>& arguments) {
   const std::string& task = arguments.at(0);
   const std::filesystem::path directory = arguments.at(1);
   const std::uint64_t seed = arguments.size() > 2 ? std::stoull(arguments[2]) : 0;
-  if (task == "race") return race(directory, seed, 8, 5);
+  if (task == "race") return race(directory, seed, 8, 50);
   if (task == "write") return write_forever(directory, seed);
   if (task == "read") return read_until_told(directory, seed);
   if (task == "full-disk") return full_disk(directory);

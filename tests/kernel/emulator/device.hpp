@@ -33,6 +33,7 @@ struct ThreadIndex {
 };
 inline ThreadIndex threadIdx;
 inline ThreadIndex blockIdx;
+inline ThreadIndex gridDim;
 
 /// The block's dynamic shared memory, under the name and the linkage that the kernels declare.
 constexpr int emulated_shared_bytes = 256 * 1024;
@@ -174,6 +175,7 @@ inline void run_block(int threads) {
 inline const char* run_grid(long long blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
   block.failure.clear();
   block.kernel = &kernel;
+  gridDim.x = static_cast<unsigned int>(blocks);
   for (long long i = 0; i < blocks && block.failure.empty(); ++i) {
     blockIdx.x = static_cast<unsigned int>(i);
     run_block(threads);
@@ -229,6 +231,20 @@ T __shfl_xor_sync(unsigned int, T value, int distance) {
     return values[lane ^ static_cast<std::size_t>(distance)];
   });
 }
+template <typename T>
+T __shfl_up_sync(unsigned int, T value, int distance) {
+  return exchange_in_warp("a shuffle", value, [distance](const auto& values, std::size_t lane) {
+    const auto down = static_cast<std::size_t>(distance);
+    return values[lane < down ? lane : lane - down];
+  });
+}
+inline unsigned int __ballot_sync(unsigned int, int value) {
+  return exchange_in_warp("a ballot", static_cast<unsigned int>(value), [](const auto& values, std::size_t) {
+    unsigned int votes = 0;
+    for (std::size_t lane = 0; lane < values.size(); ++lane) votes |= (values[lane] != 0 ? 1u : 0u) << lane;
+    return votes;
+  });
+}
 inline int __any_sync(unsigned int, int value) {
   return exchange_in_warp("a vote", value, [](const auto& values, std::size_t) {
     int any = 0;
@@ -252,6 +268,16 @@ inline unsigned int atomicOr(unsigned int* word, unsigned int bits) {
   return before;
 }
 
+inline int atomicAdd(int* word, int value) {
+  const int before = *word;
+  *word += value;
+  return before;
+}
+inline void __threadfence() {}
+
+inline int __popc(unsigned int bits) { return std::popcount(bits); }
+inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned int>(bits)) + 1; }
+inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
 inline float __uint_as_float(unsigned int bits) { return std::bit_cast<float>(bits); }
 inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 inline float __fadd_rn(float a, float b) { return a + b; }

@@ -208,48 +208,36 @@ class Runner {
     if (!grids) return grids.error();
     const cuda::WorkspaceLayout layout = cuda::workspace_layout(spec, args.shape, size);
     std::vector<std::byte> workspace(static_cast<std::size_t>(layout.bytes), std::byte{0xff});
-    const auto part = [&](const cuda::WorkspacePart& where) { return cuda::part_address(workspace.data(), where); };
-    auto parameters = cuda::attention_parameters(args, part(layout.delta));
-    cuda::set_plan(parameters, {size.batch, size.heads, part(layout.by_query_counts), part(layout.by_query_tiles),
-                                part(layout.by_key_counts), part(layout.by_key_tiles)});
+    backend::LaunchArgs placed = args;
+    placed.workspace = workspace.data();
+    auto parameters = cuda::attention_parameters(spec, placed, size, layout);
     auto mask = cuda::program_arguments("mask", args.mask_program, args.mask_bindings);
     if (!mask) return mask.error();
     auto score = cuda::program_arguments("score", args.score_program, args.score_bindings);
     if (!score) return score.error();
 
-    int by_key = 0;
-    const std::array<void*, 4> arguments{&parameters, &*mask, &*score, &by_key};
+    const std::array<void*, 3> arguments{&parameters, &*mask, &*score};
     const int threads = spec.tile.num_warps * 32;
     struct Step {
       const char* entry;
       long long blocks;
       int threads;
-      int by_key;
     };
-    for (const Step& step : {Step{kernel::entry_plan_tiles, grids->plan_by_query, cuda::plan_threads, 0},
-                             Step{kernel::entry_plan_tiles, grids->plan_by_key, cuda::plan_threads, 1},
-                             Step{kernel::entry_forward, grids->forward, threads, 0},
-                             Step{kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads, 0},
-                             Step{kernel::entry_backward_dq, grids->backward_dq, threads, 0},
-                             Step{kernel::entry_backward_dkdv, grids->backward_dkdv, threads, 0}}) {
+    for (const Step& step : {Step{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
+                             Step{kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
+                             Step{kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads},
+                             Step{kernel::entry_forward, grids->forward, threads},
+                             Step{kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
+                             Step{kernel::entry_backward_dq, grids->backward_dq, threads},
+                             Step{kernel::entry_backward_dkdv, grids->backward_dkdv, threads}}) {
       if (step.blocks == 0) continue;
-      by_key = step.by_key;
       const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
       if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
     }
-    if (spec.lowering != mask::LoweringKind::none) keep_plan(spec.direction, size, parameters);
+    if (spec.lowering == mask::LoweringKind::none) return {};
+    (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) =
+        take_plan(parameters, size, spec.tile);
     return {};
-  }
-
-  void keep_plan(Direction direction, const cuda::PlanSize& size, const flashspan_device::AttentionParameters& call) {
-    const bool forward = direction == Direction::forward;
-    EmulatedPlan& plan = forward ? run_.by_query : run_.by_key;
-    const flashspan_device::TilePlanArguments& lists = forward ? call.by_query : call.by_key;
-    plan.rows = forward ? size.query_tiles : size.key_tiles;
-    plan.across = forward ? size.key_tiles : size.query_tiles;
-    plan.lists = size.batch * size.heads;
-    plan.counts.assign(lists.counts, lists.counts + plan.lists * plan.rows);
-    plan.tiles.assign(lists.tiles, lists.tiles + plan.lists * plan.rows * plan.across);
   }
 
   EmulatedCall call_;

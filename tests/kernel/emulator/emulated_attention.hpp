@@ -7,6 +7,7 @@
 #include "codegen/mask/bindings.hpp"
 #include "tests/cuda/kernel_specs.hpp"
 #include "tests/kernel/emulator/emulated_kernel.hpp"
+#include "tests/kernel/emulator/emulated_plan.hpp"
 #include "tests/oracle/attention.hpp"
 
 namespace flashspan::test {
@@ -19,17 +20,9 @@ struct EmulatedCall {
   oracle::Problem problem;
 };
 
-/// A tile list of one direction.
-struct EmulatedPlan {
-  std::vector<int> counts;
-  std::vector<int> tiles;
-  long long rows = 0, across = 0, lists = 0;
-};
-
 struct EmulatedRun {
   oracle::Answer answer;
-  EmulatedPlan by_query;  ///< of the forward
-  EmulatedPlan by_key;    ///< of the backward
+  EmulatedPlan forward_plan, backward_plan;
   kernel::TileConfig forward_tile, backward_tile;
   long long bank_conflicts = 0;
 };

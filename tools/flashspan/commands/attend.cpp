@@ -299,6 +299,7 @@ void add_attend(CLI::App& application, ChosenCommand& chosen) {
   CLI::App* command = application.add_subcommand("attend", "Attention of arrays in .npy or .npz files");
   auto options = std::make_shared<AttendOptions>();
   add_mask_options(*command, options->mask, true);
+  add_lowering_option(*command, options->mask);
   command->add_option("--q", options->query, "Queries, f4 or f2")->required()->type_name("FILE");
   command->add_option("--k", options->key, "Keys")->required()->type_name("FILE");
   command->add_option("--v", options->value, "Values")->required()->type_name("FILE");

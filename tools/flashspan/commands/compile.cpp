@@ -132,6 +132,7 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   auto options = std::make_shared<CompileOptions>();
   options->mask.mask = "causal";
   add_mask_options(*command, options->mask, false);
+  add_lowering_option(*command, options->mask);
   add_shape_options(*command, options->shape);
   command->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
   command->add_option("--dtype", options->dtype, "f16 or bf16")->capture_default_str();

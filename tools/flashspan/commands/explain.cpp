@@ -23,6 +23,8 @@ Json to_json(const DirectionPlan& plan) {
   return {{"direction", to_string(plan.direction)},
           {"lowering", plan.lowering},
           {"reason", plan.lowering_reason},
+          {"family", plan.kernel_family},
+          {"family_reason", plan.kernel_family_reason},
           {"spec", plan.spec},
           {"block_m", plan.block_m},
           {"block_n", plan.block_n},
@@ -82,6 +84,9 @@ void print_report(const Explanation& explanation, const AttentionShape& shape, c
   for (const DirectionPlan& plan : explanation.directions) {
     std::printf("%s on %s, %s\n", to_string(plan.direction), options.arch.c_str(), options.dtype.c_str());
     std::printf("  lowering  %s: %s\n", plan.lowering.c_str(), plan.lowering_reason.c_str());
+    if (!plan.kernel_family.empty()) {
+      std::printf("  family    %s: %s\n", plan.kernel_family.c_str(), plan.kernel_family_reason.c_str());
+    }
     std::printf("  FLOPs     %.4g\n", plan.flops);
     std::printf("  kernel\n");
     print_indented(plan.spec);
@@ -125,6 +130,7 @@ void add_explain(CLI::App& application, ChosenCommand& chosen) {
       application.add_subcommand("explain", "What would be run for a mask: program, lowering, kernel, tiles");
   auto options = std::make_shared<ExplainOptions>();
   add_mask_options(*command, options->mask, true);
+  add_lowering_option(*command, options->mask);
   add_shape_options(*command, options->shape);
   command->add_option("--dtype", options->dtype, "f32, f16 or bf16")->capture_default_str();
   command->add_option("--arch", options->arch, "cpu, sm_80, sm_90a, ...")->capture_default_str();

@@ -25,6 +25,14 @@ void add_mask_options(CLI::App& command, MaskOptions& options, bool required) {
       ->allow_extra_args(false);
 }
 
+void add_lowering_option(CLI::App& command, MaskOptions& options) {
+  command
+      .add_option("--lowering", options.lowering,
+                  "How the forward applies the mask, in place of the way that would be chosen: none, row_ranges, "
+                  "column_bounds, bit_tiles or expression")
+      ->type_name("KIND");
+}
+
 void add_shape_options(CLI::App& command, ShapeOptions& options) {
   const auto size = CLI::Range(std::int64_t{0}, max_sequence_length);
   command.add_option("--batch", options.batch, "Batch size (default: that of the mask's arrays, else 1)")->check(size);

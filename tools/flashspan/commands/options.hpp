@@ -14,6 +14,8 @@ namespace flashspan::tool {
 
 /// --mask (required if `required`), --score, --tensor, --scalar.
 void add_mask_options(CLI::App& command, MaskOptions& options, bool required);
+/// --lowering.
+void add_lowering_option(CLI::App& command, MaskOptions& options);
 /// --batch, --heads, --kv-heads, --q-len, --kv-len, --head-dim, --head-dim-v.
 void add_shape_options(CLI::App& command, ShapeOptions& options);
 void add_json_option(CLI::App& command, bool& json);

@@ -1,0 +1,770 @@
+// forward_hopper.cuh -- forward attention for sm_90a: a persistent block of one producer warpgroup, whose one thread
+// feeds shared memory by the copy engine, and consumer warpgroups of 64 query rows each that compute by wgmma. The
+// order of products and softmax follows FlashAttention-3 (arXiv 2407.08608): scores of the next tile are computed
+// while the weights of this one are made, and the two warpgroups take turns at issuing.
+#pragma once
+
+#include "attention/work.cuh"
+#include "generated/warpgroup_products.cuh"
+#include "ptx/tensor_copy.cuh"
+
+namespace flashspan_device {
+
+constexpr int consumer_warpgroups = num_warps / 4;
+// Registers a thread has at the start are shared out anew: a producer needs few (PTX ISA, setmaxnreg; the sum over all
+// warpgroups stays within 512).
+constexpr int producer_registers = consumer_warpgroups == 3 ? 32 : 40;
+constexpr int consumer_registers = consumer_warpgroups == 3 ? 160 : 232;
+constexpr int hopper_threads = (num_warps + 4) * 32;
+static_assert(block_m == consumer_warpgroups * 64 && block_n % 16 == 0 && (block_n <= 128 || !has_plan));
+
+constexpr int query_panels = (head_dim_qk + panel_columns - 1) / panel_columns;
+constexpr int value_panels = (head_dim_v + panel_columns - 1) / panel_columns;
+constexpr int query_panel_bytes = block_m * panel_row_bytes;
+constexpr int key_panel_bytes = block_n * panel_row_bytes;
+constexpr int query_bytes = query_panels * query_panel_bytes;
+constexpr int key_bytes = query_panels * key_panel_bytes;
+constexpr int value_bytes = value_panels * key_panel_bytes;
+
+/// What one block works on.
+struct WorkItem {
+  TileList list;
+  int query_tile;
+  int h;
+  int b;
+  /// A hidden value row that holds NaN or infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt
+  /// result is never finite: such an item is worked on once more, carefully, its partial tiles cleaned of what is not
+  /// finite. All others need no second look.
+  bool careful;
+};
+
+// In place of an item's count: nothing this time, and nothing any more.
+constexpr int no_item = -1;
+constexpr int no_more_items = -2;
+
+/// Items handed over at a time: the next one is looked up while one is worked on.
+constexpr int item_slots = 2;
+
+/// Shared memory that is no tile.
+struct Exchange {
+  TransferBarrier query_full, query_empty;
+  TransferBarrier key_full[num_stages], key_empty[num_stages];
+  TransferBarrier value_full[num_stages], value_empty[num_stages];
+  TransferBarrier value_raw[num_stages];  // arrived, to be cleaned
+  TileEntry entries[num_stages];          // of the key tiles
+  TransferBarrier item_full[item_slots], item_empty[item_slots];
+  WorkItem items[item_slots];
+  bool spoilt[item_slots];  // the item has to be worked on again
+};
+
+constexpr int exchange_offset = query_bytes + num_stages * (key_bytes + value_bytes);
+static_assert(exchange_offset + static_cast<int>(sizeof(Exchange)) <= shared_bytes, "host and device agree");
+
+/// Place in a ring, and the parity of its barriers' phase. Who fills a ring begins with parity 1: every place is free
+/// at first, as if the phase before the first were over.
+template <int places>
+struct Ring {
+  int index = 0;
+  u32 parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++index == places) {
+      index = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// The one thread that starts all copies.
+struct Producer {
+  const AttentionParameters& p;
+  const TensorMaps& maps;
+  Exchange& exchange;
+  u32 shared;
+  Ring<num_stages> key = {0, 1};
+  Ring<num_stages> value = {0, 1};
+  u32 query_parity = 1;
+
+  __device__ __forceinline__ void copy_query(const WorkItem& item) {
+    exchange.query_full.arrive_and_expect(query_bytes);
+#pragma unroll
+    for (int panel = 0; panel < query_panels; ++panel) {
+      copy_box(shared + panel * query_panel_bytes, &maps.query, exchange.query_full, panel * panel_columns,
+               item.query_tile * block_m, item.h, item.b);
+    }
+  }
+  __device__ __forceinline__ void copy_key(const TileEntry& entry, int kv_head, int b) {
+    exchange.key_empty[key.index].wait(key.parity);
+    exchange.entries[key.index] = entry;
+    TransferBarrier& full = exchange.key_full[key.index];
+    full.arrive_and_expect(key_bytes);
+    const u32 to = shared + query_bytes + key.index * key_bytes;
+#pragma unroll
+    for (int panel = 0; panel < query_panels; ++panel) {
+      copy_box(to + panel * key_panel_bytes, &maps.key, full, panel * panel_columns, entry.tile * block_n, kv_head, b);
+    }
+    key.advance();
+  }
+  __device__ __forceinline__ void copy_value(int tile, int kv_head, int b, bool careful) {
+    exchange.value_empty[value.index].wait(value.parity);
+    TransferBarrier& full = careful ? exchange.value_raw[value.index] : exchange.value_full[value.index];
+    full.arrive_and_expect(value_bytes);
+    const u32 to = shared + query_bytes + num_stages * key_bytes + value.index * value_bytes;
+#pragma unroll
+    for (int panel = 0; panel < value_panels; ++panel) {
+      copy_box(to + panel * key_panel_bytes, &maps.value, full, panel * panel_columns, tile * block_n, kv_head, b);
+    }
+    value.advance();
+  }
+
+  __device__ __forceinline__ void run() {
+    Ring<item_slots> slot;
+    const int group = p.query_heads / p.kv_heads;
+    while (true) {
+      exchange.item_full[slot.index].wait(slot.parity);
+      const WorkItem item = exchange.items[slot.index];
+      exchange.item_empty[slot.index].arrive();
+      slot.advance();
+      if (item.list.count == no_more_items) return;
+      if (item.list.count <= 0) continue;
+      const int kv_head = item.h / group;
+      exchange.query_empty.wait(query_parity);
+      query_parity ^= 1;
+      copy_query(item);
+      // Values come one tile behind the keys, as they are needed.
+      int tile = 0;
+#pragma unroll 1
+      for (int i = 0; i <= item.list.count; ++i) {
+        const int before = tile;
+        if (i < item.list.count) {
+          const TileEntry entry = item.list.entry(i);
+          copy_key(entry, kv_head, item.b);
+          tile = entry.tile;
+        }
+        if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful);
+      }
+    }
+  }
+};
+
+/// Finds out what item `number` is. Heads of one section come next to each other, so that they find keys and values in
+/// the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one last.
+__device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameters& p, int number) {
+  const int query_tiles = (p.q_len + block_m - 1) / block_m;
+  const int key_tiles = (p.kv_len + block_n - 1) / block_n;
+  const int heads = p.batch * p.query_heads;
+  const int per_section = p.section_heads * query_tiles;
+  const int first_head = number / per_section * p.section_heads;
+  const int heads_here = heads - first_head < p.section_heads ? heads - first_head : p.section_heads;
+  const int within = number % per_section;
+  const int rank = within / heads_here;
+  const int head = first_head + within - rank * heads_here;
+  const int b = head / p.query_heads;
+  const int h = head - b * p.query_heads;
+  int query_tile;
+  if constexpr (has_plan) {
+    const int plan_b = p.by_query.plan_batch == 1 ? 0 : b;
+    const int plan_h = p.by_query.plan_heads == 1 ? 0 : h;
+    query_tile =
+        p.by_query.order[(static_cast<long long>(plan_b) * p.by_query.plan_heads + plan_h) * query_tiles + rank];
+  } else {
+    query_tile = query_tiles - 1 - rank;
+  }
+  item.b = b;
+  item.h = h;
+  item.query_tile = query_tile;
+  item.list = tile_list(p.by_query, b, h, query_tile, query_tiles, key_tiles);
+}
+
+/// The one thread that finds work, one item ahead of the others. With a plan the blocks take items as they get free,
+/// longest first; without one all items are alike, and are dealt out. A slot comes back when its item is done, and
+/// tells whether it has to be done again.
+__device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exchange& exchange) {
+  const int items = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  Ring<item_slots> slot = {0, 1};
+  int number = static_cast<int>(blockIdx.x);
+  int slots_without_work = 0;
+  while (true) {
+    exchange.item_empty[slot.index].wait(slot.parity);
+    WorkItem& item = exchange.items[slot.index];
+    if (has_plan && exchange.spoilt[slot.index]) {
+      exchange.spoilt[slot.index] = false;
+      item.careful = true;
+      slots_without_work = 0;
+    } else if (number < items) {
+      look_up(item, p, number);
+      item.careful = false;
+      number = static_cast<int>(gridDim.x) + (has_plan ? atomicAdd(p.next_item, 1) : number);
+      slots_without_work = 0;
+    } else {
+      item.list.count = ++slots_without_work < item_slots ? no_item : no_more_items;
+    }
+    exchange.item_full[slot.index].arrive();
+    if (slots_without_work == item_slots) return;
+    slot.advance();
+  }
+}
+
+constexpr int cleaning_threads = 64;
+constexpr int cleaning_barrier = 4;
+
+/// Two warps that replace what is not finite in value tiles of careful items by 0, where the tile hides something.
+__device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* values) {
+  const int thread = static_cast<int>(threadIdx.x) % cleaning_threads;
+  Ring<item_slots> slot;
+  Ring<num_stages> value;
+  u32 raw_parity = 0;  // a bit per stage
+  while (true) {
+    exchange.item_full[slot.index].wait(slot.parity);
+    const TileList list = exchange.items[slot.index].list;
+    const bool careful = exchange.items[slot.index].careful;
+    exchange.item_empty[slot.index].arrive();
+    slot.advance();
+    if (list.count == no_more_items) return;
+#pragma unroll 1
+    for (int i = 0; i < list.count; ++i, value.advance()) {
+      if (!careful) continue;
+      exchange.value_raw[value.index].wait(raw_parity >> value.index & 1);
+      raw_parity ^= 1u << value.index;
+      if (list.entry(i).mask != full_tile) {
+        EightElements* const tile =
+            reinterpret_cast<EightElements*>(values + static_cast<long long>(value.index) * value_bytes);
+#pragma unroll 1
+        for (int chunk = thread; chunk < value_bytes / 16; chunk += cleaning_threads) {
+          EightElements elements = tile[chunk];
+#pragma unroll
+          for (int pair = 0; pair < 4; ++pair) elements.pairs[pair] = finite_part<is_bf16>(elements.pairs[pair]);
+          tile[chunk] = elements;
+        }
+      }
+      products_see_stores();
+      named_barrier_wait(cleaning_barrier, cleaning_threads);
+      if (thread == 0) exchange.value_full[value.index].arrive();
+    }
+  }
+}
+
+/// Columns of one row that a lane holds: element e is column 8 (e / 2) + e % 2 past the lane's first. Words hold a flag
+/// for each.
+constexpr int elements_per_row = block_n / 4;
+constexpr int words_per_lane_row = (elements_per_row + 31) / 32;
+
+/// Flags of a lane's two rows.
+struct VisibleWords {
+  u32 row[2][words_per_lane_row];
+};
+
+/// Flags of word `word` for the elements in columns below `limit`, counted from the lane's first column.
+__device__ __forceinline__ u32 columns_below(int limit, int word) {
+  const int within = limit & 7;
+  const int elements = (limit >> 3) * 2 + (within < 2 ? within : 2) - 32 * word;
+  return elements <= 0 ? 0u : elements >= 32 ? 0xffffffffu : ~(0xffffffffu << elements);
+}
+
+/// Turns of the consumer warpgroups at starting products, so that the softmax of one runs beside the products of
+/// another. Named barrier 1 + w lets warpgroup w through.
+struct Turns {
+  static constexpr bool taken = padded_v <= 128 && consumer_warpgroups > 1;
+  int warpgroup;
+
+  __device__ __forceinline__ void begin() const {
+    if (taken && warpgroup == consumer_warpgroups - 1) named_barrier_arrive(1, 2 * warpgroup_threads);
+  }
+  __device__ __forceinline__ void wait() const {
+    if (taken) named_barrier_wait(1 + warpgroup, 2 * warpgroup_threads);
+  }
+  __device__ __forceinline__ void pass() const {
+    if (taken) {
+      named_barrier_arrive(warpgroup == consumer_warpgroups - 1 ? 1 : 2 + warpgroup, 2 * warpgroup_threads);
+    }
+  }
+};
+
+/// How a product of query and key becomes a score, and a score a weight: weight = 2^(score * exponent - ...).
+struct ScoreScale {
+  float scale;
+  bool multiply;   // scores are multiplied first: a score program needs their value, and a maximum their order
+  float exponent;  // log2(e), times the scale if the score is the plain product
+
+  __device__ __forceinline__ explicit ScoreScale(float scale)
+      : scale(scale), multiply(has_score || !(scale > 0.f)), exponent(multiply ? log2_e : scale * log2_e) {}
+  /// Natural logarithm of the weight of this score.
+  __device__ __forceinline__ float natural(float score) const { return multiply ? score : score * scale; }
+};
+
+/// The value, about which the compiler knows nothing: what is computed from it stays here. A mask's terms without k
+/// would else be computed once an item, and take registers from all its tiles.
+__device__ __forceinline__ int computed_here(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+struct MaskPlace {
+  int b;
+  int h;
+  int q;  // the upper of a lane's rows
+};
+
+/// Ranges of visible keys of a lane's two rows, where the mask has them.
+struct RowRanges {
+  static constexpr int count = MaskProgram::row_ranges > 0 ? MaskProgram::row_ranges : 1;
+  int begin[2][count];
+  int end[2][count];
+};
+
+/// One consumer warpgroup's view of an item.
+struct Consumer {
+  const AttentionParameters& p;
+  const ProgramArguments& mask;
+  const ProgramArguments& score;
+  ScoreScale scale;
+  int b;
+  int h;
+  int row;      // in the tile: this lane's first; its second is eight below
+  int column;   // in the tile: this lane's first
+  int first_q;  // the lane's first row in the tensor
+  RowRanges ranges;
+
+  __device__ __forceinline__ void look_up_ranges() {
+    if constexpr (lowering == Lowering::row_ranges) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        MaskProgram::ranges_of_row(mask, b, h, first_q + 8 * half, p.q_len, p.kv_len, ranges.begin[half],
+                                   ranges.end[half]);
+      }
+    }
+  }
+
+  /// Words that do not come from ranges. Called before a tile's scores are asked for: bits then arrive beside the
+  /// product, and an evaluation finds the registers free that the scores will take.
+  __device__ __forceinline__ void prepare_words(VisibleWords& words, const TileEntry& entry) const {
+    if constexpr (lowering == Lowering::none || lowering == Lowering::row_ranges) return;
+    if (entry.mask >= 0) {
+      const long long first = (static_cast<long long>(entry.mask) * block_m + row) * 4 + column / 2;
+      words.row[0][0] = p.by_query.bits[first];
+      words.row[1][0] = p.by_query.bits[first + 32];
+    }
+    if (entry.mask != evaluated_tile) return;
+    words.row[0][0] = 0;
+    words.row[1][0] = 0;
+    const MaskPlace place = {computed_here(b), computed_here(h), computed_here(first_q)};
+#pragma unroll 2
+    for (int e = 0; e < elements_per_row; ++e) {
+      evaluate_column(words.row[0][0], words.row[1][0], place, entry.tile * block_n + column + e / 2 * 8 + e % 2, e);
+    }
+  }
+
+  /// Flag `e` of both rows, for key `k`.
+  __device__ __forceinline__ void evaluate_column(u32& upper, u32& lower, const MaskPlace& at, int k, int e) const {
+    const u32 flag = 1u << e;
+    if constexpr (lowering == Lowering::column_bounds) {
+      constexpr int count = MaskProgram::column_ranges > 0 ? MaskProgram::column_ranges : 1;
+      int begin[count];
+      int end[count];
+      MaskProgram::ranges_of_column(mask, at.b, at.h, k, p.q_len, p.kv_len, begin, end);
+#pragma unroll
+      for (int range = 0; range < count; ++range) {
+        if (begin[range] <= at.q && at.q < end[range]) upper |= flag;
+        if (begin[range] <= at.q + 8 && at.q + 8 < end[range]) lower |= flag;
+      }
+    } else {
+      if (MaskProgram::visible(mask, at.b, at.h, at.q, k, p.q_len, p.kv_len)) upper |= flag;
+      if (MaskProgram::visible(mask, at.b, at.h, at.q + 8, k, p.q_len, p.kv_len)) lower |= flag;
+    }
+  }
+
+  /// Scores of one tile as the softmax takes them; hidden ones are -inf.
+  __device__ __forceinline__ void finish(float (&scores)[block_n / 2], VisibleWords& words,
+                                         const TileEntry& entry) const {
+    const int first_k = entry.tile * block_n;
+    if (has_score) {
+#pragma unroll
+      for (int i = 0; i < block_n / 2; ++i) {
+        const int q = first_q + i / 2 % 2 * 8;
+        const int k = first_k + column + i / 4 * 8 + i % 2;
+        scores[i] = MaskProgram::score(score, b, h, q, k, p.q_len, p.kv_len, scores[i] * p.scale);
+      }
+    } else if (scale.multiply) {
+#pragma unroll
+      for (int i = 0; i < block_n / 2; ++i) scores[i] *= p.scale;
+    }
+    const bool tail = first_k + block_n > p.kv_len;
+    if (entry.mask == full_tile && !tail) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int word = 0; word < words_per_lane_row; ++word) {
+        u32& flags = words.row[half][word];
+        if (entry.mask == full_tile) {
+          flags = 0xffffffffu;
+        } else if constexpr (lowering == Lowering::row_ranges) {
+          flags = flags_of_ranges(half, word, first_k + column);
+        }
+        if (tail) flags &= columns_below(p.kv_len - first_k - column, word);
+      }
+#pragma unroll
+      for (int e = 0; e < elements_per_row; ++e) {
+        if ((words.row[half][e / 32] >> e % 32 & 1u) == 0) scores[e / 2 * 4 + e % 2 + 2 * half] = minus_infinity();
+      }
+    }
+  }
+
+  __device__ __forceinline__ u32 flags_of_ranges(int half, int word, int first_column) const {
+    u32 flags = 0;
+#pragma unroll
+    for (int range = 0; range < RowRanges::count; ++range) {
+      flags |= columns_below(ranges.end[half][range] - first_column, word) &
+               ~columns_below(ranges.begin[half][range] - first_column, word);
+    }
+    return flags;
+  }
+};
+
+/// Running maximum and sum of a lane's two rows. The sum is that of the lane's own columns until finish().
+struct RunningSoftmax {
+  float maximum[2] = {minus_infinity(), minus_infinity()};
+  float sum[2] = {0.f, 0.f};
+
+  /// Scores become weights; `rescale` is what earlier results are worth by the new maximum. A row that has seen nothing
+  /// yet has maximum -inf and subtracts 0 instead.
+  __device__ __forceinline__ void update(float (&scores)[block_n / 2], float (&rescale)[2], float exponent) {
+    float subtracted[2];
+    float largest = 0.f;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float highest = maximum[half];
+#pragma unroll
+      for (int i = 2 * half; i < block_n / 2; i += 4) highest = fmaxf(highest, fmaxf(scores[i], scores[i + 1]));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+      const float least = highest == minus_infinity() ? 0.f : highest;
+      rescale[half] = exp2_fast((maximum[half] - least) * exponent);
+      maximum[half] = highest;
+      subtracted[half] = least * exponent;
+      largest = fmaxf(largest, fabsf(subtracted[half]));
+    }
+    if (__any_sync(0xffffffffu, largest > largest_exact)) subtract_first(scores, subtracted);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float added = 0.f;
+#pragma unroll
+      for (int i = 2 * half; i < block_n / 2; i += 4) {
+        scores[i] = exp2_fast(scores[i] * exponent - subtracted[half]);
+        scores[i + 1] = exp2_fast(scores[i + 1] * exponent - subtracted[half]);
+        added += scores[i] + scores[i + 1];
+      }
+      sum[half] = sum[half] * rescale[half] + added;
+    }
+  }
+
+  /// Up to here the rounding error of a maximum times the exponent is too small a power of two to show in a weight of 8
+  /// bits. Beyond, and where the product overflows, maxima are subtracted before the product: one rounding more for
+  /// each score.
+  static constexpr float largest_exact = 16384.f;
+  __device__ __forceinline__ void subtract_first(float (&scores)[block_n / 2], float (&subtracted)[2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float least = maximum[half] == minus_infinity() ? 0.f : maximum[half];
+      subtracted[half] = 0.f;
+#pragma unroll
+      for (int i = 2 * half; i < block_n / 2; i += 4) {
+        scores[i] -= least;
+        scores[i + 1] -= least;
+      }
+    }
+  }
+
+  /// Sums of the four lanes that share a row.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+    }
+  }
+};
+
+/// Ends a basic block with a branch, never taken, on a sum of weights: what the sum is made of is computed before what
+/// follows. Without it ptxas moves the wait for the product that runs beside the softmax up in front of the softmax,
+/// and nothing runs beside anything.
+__device__ __forceinline__ void finish_before_going_on(float sum) {
+  if (__any_sync(0xffffffffu, sum < 0.f) != 0) __nanosleep(1);
+}
+
+/// Weights rounded to the 16-bit format, as operand fragments: element i and i + 1 make register i / 2.
+__device__ __forceinline__ void pack_weights(u32 (&weights)[block_n / 4], const float (&scores)[block_n / 2]) {
+#pragma unroll
+  for (int i = 0; i < block_n / 2; i += 2) weights[i / 2] = pack_pair<is_bf16>(scores[i], scores[i + 1]);
+}
+
+/// Lane t of the four that share a row gives its four registers and gets register t of each: rows of a 4 x 4 matrix
+/// become columns.
+__device__ __forceinline__ void transpose_among_four(u32 (&values)[4]) {
+  const bool odd = (threadIdx.x & 1) != 0;
+  const bool upper = (threadIdx.x & 2) != 0;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 got = __shfl_xor_sync(0xffffffffu, odd ? values[i] : values[i + 1], 1);
+    if (odd) {
+      values[i] = got;
+    } else {
+      values[i + 1] = got;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const u32 got = __shfl_xor_sync(0xffffffffu, upper ? values[i] : values[i + 2], 2);
+    if (upper) {
+      values[i] = got;
+    } else {
+      values[i + 2] = got;
+    }
+  }
+}
+
+/// Writes one row of results, 16 bytes a lane. `half` says which of the lane's two rows.
+__device__ __forceinline__ void store_row(unsigned short* row, const float (&out)[padded_v / 2], int half, float factor,
+                                          bool inside) {
+  constexpr int blocks = padded_v / 8;
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int first = 0; first < blocks; first += 4) {
+    u32 values[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int block = first + i;
+      if (block < blocks) {
+        values[i] = pack_pair<is_bf16>(out[4 * block + 2 * half] * factor, out[4 * block + 2 * half + 1] * factor);
+      }
+    }
+    transpose_among_four(values);
+    const int d = (first + lane) * 8;
+    if (inside && d < head_dim_v) {
+      *reinterpret_cast<EightElements*>(row + d) = EightElements{{values[0], values[1], values[2], values[3]}};
+    }
+  }
+}
+
+/// True in every lane if one of the lane's results is NaN or infinite.
+template <int count>
+__device__ __forceinline__ bool any_non_finite(const float (&values)[count]) {
+  float sum = 0.f;  // stays 0 as long as all are finite
+#pragma unroll
+  for (int i = 0; i < count; ++i) sum = values[i] * 0.f + sum;
+  return __any_sync(0xffffffffu, sum != 0.f) != 0;
+}
+
+/// Writes what a warp has found out about its 16 rows: results and LSE.
+__device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& softmax,
+                                            const float (&out)[padded_v / 2]) {
+  softmax.finish();
+  unsigned short* const matrix = matrix_of(c.p.out, c.b, c.h);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int q = c.first_q + 8 * half;
+    const float sum = softmax.sum[half];
+    const bool saw_nothing = sum == 0.f;
+    store_row(matrix + q * c.p.out.stride_row, out, half, saw_nothing ? 0.f : 1.f / sum, q < c.p.q_len);
+    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) {
+      *row_value(c.p.lse, c.b, c.h, q) =
+          saw_nothing ? minus_infinity() : c.scale.natural(softmax.maximum[half]) + logf(sum);
+    }
+  }
+}
+
+/// Adds to a warp's 16 rows of results the non-finite values that they see and that a careful item's partial tiles were
+/// cleaned of. Rare, so written for size.
+__device__ inline void add_what_was_cleaned(const Consumer& c, const TileList& list) {
+  __syncwarp();
+  const int first_q = __shfl_sync(0xffffffffu, c.first_q, 0);
+  const int kv_head = c.h / (c.p.query_heads / c.p.kv_heads);
+  const unsigned short* const value = matrix_of(c.p.value, c.b, kv_head);
+  const int rows = c.p.q_len - first_q < 16 ? c.p.q_len - first_q : 16;
+  const GlobalRows<unsigned short> results = {matrix_of(c.p.out, c.b, c.h) + first_q * c.p.out.stride_row,
+                                              c.p.out.stride_row, rows};
+#pragma unroll 1
+  for (int i = 0; i < list.count; ++i) {
+    const TileEntry entry = list.entry(i);
+    if (entry.mask == full_tile) continue;
+    const int first_k = entry.tile * block_n;
+    const GlobalRows<const unsigned short> values = {value + first_k * c.p.value.stride_row, c.p.value.stride_row,
+                                                     c.p.kv_len - first_k < block_n ? c.p.kv_len - first_k : block_n};
+    add_visible_non_finite<is_bf16, 32>(results, values, head_dim_v, [&](int row, int key_row) {
+      return MaskProgram::visible(c.mask, computed_here(c.b), computed_here(c.h), first_q + row, first_k + key_row,
+                                  c.p.q_len, c.p.kv_len);
+    });
+  }
+}
+
+/// Consumer warpgroup `warpgroup`: all its items, one after the other.
+__device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
+                                        const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
+  const Turns turns = {warpgroup};
+  const FragmentPlace place = FragmentPlace::of_lane();
+  const int row = warpgroup * 64 + static_cast<int>(threadIdx.x) % warpgroup_threads / 32 * 16 + place.row;
+  const bool first_lane = threadIdx.x % 32 == 0;
+  const auto release = [&](TransferBarrier& barrier) {
+    __syncwarp();
+    if (first_lane) barrier.arrive();
+  };
+  const u64 query_operand = operand_descriptor(shared + warpgroup * 64 * panel_row_bytes, 0);
+  const auto key_operand = [&](int stage) { return operand_descriptor(shared + query_bytes + stage * key_bytes, 0); };
+  const auto value_operand = [&](int stage) {
+    return operand_descriptor(shared + query_bytes + num_stages * key_bytes + stage * value_bytes, key_panel_bytes);
+  };
+  Ring<item_slots> slot;
+  Ring<num_stages> key;
+  Ring<num_stages> value;
+  u32 query_parity = 0;
+  // The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
+  // every product. Read by the lane that gives the stage back.
+  const auto entry_of = [&](int i) {
+    if constexpr (!has_plan) return TileEntry{i, full_tile};
+    TileEntry entry = {};
+    if (first_lane) entry = exchange.entries[key.index];
+    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0)};
+  };
+  turns.begin();
+  while (true) {
+    exchange.item_full[slot.index].wait(slot.parity);
+    const WorkItem item = exchange.items[slot.index];
+    if (item.list.count == no_more_items) return;
+    if (item.list.count == no_item) {
+      exchange.item_empty[slot.index].arrive();
+      slot.advance();
+      continue;
+    }
+    Consumer c = {
+        p, mask, score, ScoreScale(p.scale), item.b, item.h, row, place.column, item.query_tile * block_m + row, {}};
+    c.look_up_ranges();
+    const int count = item.list.count;
+    float out[padded_v / 2];
+#pragma unroll
+    for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
+    RunningSoftmax softmax;
+    if (count > 0) {
+      float scores[block_n / 2];
+      u32 weights[block_n / 4];
+      float rescale[2];
+      VisibleWords words;
+      exchange.query_full.wait(query_parity);
+      query_parity ^= 1;
+      exchange.key_full[key.index].wait(key.parity);
+      TileEntry entry = entry_of(0);
+      c.prepare_words(words, entry);
+      turns.wait();
+      products_fence();
+      multiply_scores(scores, query_operand, key_operand(key.index));
+      close_product_group();
+      turns.pass();
+      wait_for_products<0>();
+      pin(scores);
+      release(exchange.key_empty[key.index]);
+      key.advance();
+      c.finish(scores, words, entry);
+      softmax.update(scores, rescale, c.scale.exponent);
+      pack_weights(weights, scores);
+#pragma unroll 1
+      for (int i = 1; i < count; ++i) {
+        exchange.key_full[key.index].wait(key.parity);
+        entry = entry_of(i);
+        c.prepare_words(words, entry);
+        turns.wait();
+        pin(out);
+        pin(weights);
+        products_fence();
+        multiply_scores(scores, query_operand, key_operand(key.index));
+        close_product_group();
+        exchange.value_full[value.index].wait(value.parity);
+        products_fence();
+        accumulate_values(out, weights, value_operand(value.index));
+        close_product_group();
+        turns.pass();
+        wait_for_products<1>();
+        pin(scores);
+        release(exchange.key_empty[key.index]);
+        key.advance();
+        c.finish(scores, words, entry);
+        softmax.update(scores, rescale, c.scale.exponent);
+        finish_before_going_on(softmax.sum[0] + softmax.sum[1]);
+        wait_for_products<0>();
+        pin(out);
+        pin(weights);
+        release(exchange.value_empty[value.index]);
+        value.advance();
+#pragma unroll
+        for (int j = 0; j < padded_v / 2; ++j) out[j] *= rescale[j / 2 % 2];
+        pack_weights(weights, scores);
+      }
+      release(exchange.query_empty);
+      exchange.value_full[value.index].wait(value.parity);
+      products_fence();
+      accumulate_values(out, weights, value_operand(value.index));
+      close_product_group();
+      wait_for_products<0>();
+      pin(out);
+      release(exchange.value_empty[value.index]);
+      value.advance();
+    }
+    finish_rows(c, softmax, out);
+    if constexpr (has_plan) {
+      if (item.careful) {
+        add_what_was_cleaned(c, item.list);
+      } else if (any_non_finite(out) && first_lane) {
+        exchange.spoilt[slot.index] = true;
+      }
+    }
+    exchange.item_empty[slot.index].arrive();
+    slot.advance();
+  }
+}
+
+}  // namespace flashspan_device
+
+extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1)
+    attention_forward(const __grid_constant__ flashspan_device::AttentionParameters p,
+                      const __grid_constant__ flashspan_device::ProgramArguments mask,
+                      const __grid_constant__ flashspan_device::ProgramArguments score,
+                      const __grid_constant__ flashspan_device::TensorMaps maps) {
+  using namespace flashspan_device;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  Exchange& exchange = *reinterpret_cast<Exchange*>(shared + exchange_offset);
+  if (threadIdx.x == 0) {
+    exchange.query_full.init(1);
+    exchange.query_empty.init(num_warps);
+    for (int stage = 0; stage < num_stages; ++stage) {
+      exchange.key_full[stage].init(1);
+      exchange.key_empty[stage].init(num_warps);
+      exchange.value_full[stage].init(1);
+      exchange.value_empty[stage].init(num_warps);
+      exchange.value_raw[stage].init(1);
+    }
+    for (int slot = 0; slot < item_slots; ++slot) {
+      exchange.item_full[slot].init(1);
+      // Every thread that reads items: those that compute, the one that copies, and those that clean.
+      exchange.item_empty[slot].init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
+      exchange.spoilt[slot] = false;
+    }
+    barriers_visible();
+  }
+  __syncthreads();
+  // Through a shuffle, so that the compiler knows it is the same in all lanes and keeps what follows from it in uniform
+  // registers, where descriptors have to be.
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup_threads, 0);
+  if (warpgroup == 0) {
+    shrink_registers<producer_registers>();
+    if (threadIdx.x == 0) {
+      prefetch_map(&maps.query);
+      prefetch_map(&maps.key);
+      prefetch_map(&maps.value);
+      Producer{p, maps, exchange, shared_address(shared)}.run();
+    } else if (threadIdx.x == 32) {
+      hand_out_items(p, exchange);
+    } else if (has_plan && threadIdx.x >= cleaning_threads) {
+      constexpr int first_value = query_bytes + num_stages * key_bytes;
+      clean_values(exchange, shared + first_value);
+    }
+  } else {
+    grow_registers<consumer_registers>();
+    consume(p, mask, score, exchange, shared_address(shared), warpgroup - 1);
+  }
+}

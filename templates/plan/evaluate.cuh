@@ -1,0 +1,233 @@
+// evaluate.cuh -- the planner's second kernel: exact evaluation, pair by pair, of the tiles that interval analysis left
+// open. The blocks share the open tiles evenly without talking to one another: every block counts them all in one fixed
+// order and takes those whose number falls to it.
+#pragma once
+
+#include "generated/mask_program.cuh"
+#include "plan/classify.cuh"
+#include "plan/tile_grid.cuh"
+
+namespace flashspan_device {
+
+constexpr int words_per_row = 4;  // of a bit tile
+constexpr int bits_per_word = block_n / words_per_row;
+static_assert(block_n % 8 == 0 && bits_per_word <= 32, "a row of a tile is four words");
+// A thread makes one word of several rows, this far apart.
+constexpr int row_step = plan_threads / words_per_row;
+constexpr int rows_per_thread = (block_m + row_step - 1) / row_step;
+
+/// Sum over the threads before this one, and over all of the block.
+struct BlockSum {
+  int before;
+  int all;
+};
+
+__device__ __forceinline__ BlockSum sum_over_block(int value) {
+  __shared__ int of_warps[plan_threads / 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  int inclusive = value;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+    if (lane >= distance) inclusive += other;
+  }
+  __syncthreads();  // an earlier sum has been read
+  if (lane == 31) of_warps[warp] = inclusive;
+  __syncthreads();
+  BlockSum sum = {inclusive - value, 0};
+  for (int i = 0; i < plan_threads / 32; ++i) {
+    if (i < warp) sum.before += of_warps[i];
+    sum.all += of_warps[i];
+  }
+  return sum;
+}
+
+/// A thread's share of scratch.undecided in one round of the block.
+struct OpenTiles {
+  static constexpr int words = 8;
+  static constexpr int words_per_round = words * plan_threads;
+  unsigned int word[words];
+
+  __device__ static int place(int i) { return i * plan_threads + static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ void load(const unsigned int* undecided, long long first, long long end) {
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const long long at = first + place(i);
+      word[i] = at < end ? undecided[at] : 0;
+    }
+  }
+  __device__ __forceinline__ int count() const {
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < words; ++i) sum += __popc(word[i]);
+    return sum;
+  }
+  /// Position in scratch.undecided, in bits, of the n-th tile of this thread.
+  __device__ __forceinline__ long long position(long long first, int n) const {
+    long long found = -1;
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const int here = __popc(word[i]);
+      if (n >= 0 && n < here) {
+        unsigned int rest = word[i];
+        for (int skipped = 0; skipped < n; ++skipped) rest &= rest - 1;
+        found = (first + place(i)) * 32 + __ffs(static_cast<int>(rest)) - 1;
+      }
+      n -= here;
+    }
+    return found;
+  }
+};
+
+/// A value of each of two neighbouring columns.
+struct alignas(8) ColumnPair {
+  int of[2];
+};
+
+/// What lookups give in the rows and the columns of one tile; 0 past the lengths.
+struct TileValues {
+  int rows[held<MaskProgram::row_lookups>][block_m];
+  ColumnPair columns[held<MaskProgram::column_lookups>][block_n / 2];
+
+  /// By the whole block; a block barrier has to follow.
+  __device__ __forceinline__ void look_up(const TileGrid& grid, const ProgramArguments& mask, int b, int h,
+                                          const TileExtent& at) {
+    for (int i = static_cast<int>(threadIdx.x); i < block_m + block_n; i += plan_threads) {
+      const int column = i - block_m;
+      if (MaskProgram::row_lookups > 0 && column < 0) {
+        int values[held<MaskProgram::row_lookups>] = {};
+        if (i < at.rows) MaskProgram::look_up_row(mask, values, b, h, at.first_q + i, grid.q_len, grid.kv_len);
+        for (int n = 0; n < MaskProgram::row_lookups; ++n) rows[n][i] = values[n];
+      }
+      if (MaskProgram::column_lookups > 0 && column >= 0) {
+        int values[held<MaskProgram::column_lookups>] = {};
+        if (column < at.columns) {
+          MaskProgram::look_up_column(mask, values, b, h, at.first_k + column, grid.q_len, grid.kv_len);
+        }
+        for (int n = 0; n < MaskProgram::column_lookups; ++n) columns[n][column / 2].of[column % 2] = values[n];
+      }
+    }
+  }
+};
+
+/// The words of one thread's rows.
+struct ThreadWords {
+  unsigned int bits[rows_per_thread];
+
+  __device__ static int quad() { return static_cast<int>(threadIdx.x) % words_per_row; }
+  __device__ static int row(int i) { return static_cast<int>(threadIdx.x) / words_per_row + i * row_step; }
+
+  /// Pair by pair. What a column's lookups gave is read once for all rows.
+  __device__ __forceinline__ void evaluate(const TileGrid& grid, const ProgramArguments& mask, int b, int h,
+                                           const TileExtent& at, const TileValues& values) {
+    int row_values[rows_per_thread][held<MaskProgram::row_lookups>];
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      bits[i] = 0;
+      for (int n = 0; n < MaskProgram::row_lookups; ++n)
+        row_values[i][n] = row(i) < block_m ? values.rows[n][row(i)] : 0;
+    }
+#pragma unroll 1
+    for (int block = 0; block < block_n / 8; ++block) {
+      ColumnPair pairs[held<MaskProgram::column_lookups>];
+      for (int n = 0; n < MaskProgram::column_lookups; ++n) pairs[n] = values.columns[n][block * 4 + quad()];
+#pragma unroll
+      for (int i = 0; i < rows_per_thread; ++i) bits[i] >>= 2;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        int column_values[held<MaskProgram::column_lookups>];
+        for (int n = 0; n < MaskProgram::column_lookups; ++n) column_values[n] = pairs[n].of[e];
+        const int k = at.first_k + block * 8 + quad() * 2 + e;
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) {
+          if (MaskProgram::visible(mask, row_values[i], column_values, b, h, at.first_q + row(i), k, grid.q_len,
+                                   grid.kv_len)) {
+            bits[i] |= 0x40000000u << e;
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) bits[i] >>= 32 - bits_per_word;
+  }
+};
+
+/// The word of a row that sees all of `columns` columns.
+__device__ __forceinline__ unsigned int full_word(int columns, int quad) {
+  const int rest = columns % 8 - 2 * quad;
+  const int bits = columns / 8 * 2 + (rest < 0 ? 0 : rest > 2 ? 2 : rest);
+  return bits == 32 ? 0xffffffffu : (1u << bits) - 1;
+}
+
+/// A slot for the bits of a partial tile, or evaluated_tile if none is left.
+__device__ __forceinline__ int take_slot(const AttentionParameters& p) {
+  if (p.by_query.bits == nullptr) return evaluated_tile;
+  const int slot = atomicAdd(p.scratch.slots_taken, 1);
+  return slot < p.by_query.bit_slots ? slot : evaluated_tile;
+}
+
+/// By the whole block.
+__device__ __forceinline__ void evaluate_tile(const AttentionParameters& p, const TileGrid& grid,
+                                              const ProgramArguments& mask, const TilePlace& place,
+                                              TileValues& values) {
+  __shared__ int settled;
+  const int b = grid.batch_of(place.list);
+  const int h = grid.head_of(place.list);
+  const TileExtent at = grid.extent(place);
+  values.look_up(grid, mask, b, h, at);
+  __syncthreads();
+  ThreadWords words;
+  words.evaluate(grid, mask, b, h, at, values);
+  const unsigned int inside = full_word(at.columns, ThreadWords::quad());
+  bool visible_found = false;
+  bool hidden_found = false;
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) {
+    words.bits[i] &= ThreadWords::row(i) < at.rows ? inside : 0;
+    visible_found = visible_found || words.bits[i] != 0;
+    hidden_found = hidden_found || (ThreadWords::row(i) < at.rows && words.bits[i] != inside);
+  }
+  const bool any_visible = __syncthreads_or(visible_found) != 0;
+  const bool any_hidden = __syncthreads_or(hidden_found) != 0;
+  if (threadIdx.x == 0) {
+    settled = !any_visible ? empty_tile : !any_hidden ? full_tile : take_slot(p);
+    settle(p, grid, place, settled);
+  }
+  __syncthreads();
+  if (settled < 0) return;
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) {
+    const long long row = static_cast<long long>(settled) * block_m + ThreadWords::row(i);
+    if (ThreadWords::row(i) < block_m) p.by_query.bits[row * words_per_row + ThreadWords::quad()] = words.bits[i];
+  }
+}
+
+}  // namespace flashspan_device
+
+/// Any number of blocks. Settles every tile of scratch.undecided.
+extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
+    plan_evaluate(const __grid_constant__ flashspan_device::AttentionParameters p,
+                  const __grid_constant__ flashspan_device::ProgramArguments mask,
+                  const __grid_constant__ flashspan_device::ProgramArguments score) {
+  using namespace flashspan_device;
+  (void)score;
+  __shared__ TileValues values;
+  __shared__ long long chosen;
+  const TileGrid grid(p);
+  const long long end = static_cast<long long>(grid.lists) * grid.patches * words_per_patch;
+  const int blocks = static_cast<int>(gridDim.x);
+  int mine = static_cast<int>(blockIdx.x);  // number of this block's next tile among those of the round
+  for (long long first = 0; first < end; first += OpenTiles::words_per_round) {
+    OpenTiles open;
+    open.load(p.scratch.undecided, first, end);
+    const BlockSum sum = sum_over_block(open.count());
+    for (; mine < sum.all; mine += blocks) {
+      const long long position = open.position(first, mine - sum.before);
+      if (position >= 0) chosen = position;
+      __syncthreads();
+      const TilePlace corner = grid.first_tile(chosen / patch_tiles);
+      evaluate_tile(p, grid, mask, TileGrid::tile_of_patch(corner, static_cast<int>(chosen % patch_tiles)), values);
+    }
+    mine -= sum.all;
+  }
+}

@@ -1,0 +1,47 @@
+// order.cuh -- the rows of one list, most expensive first: bitonic sort in shared memory.
+#pragma once
+
+#include "attention/parameters.cuh"
+
+namespace flashspan_device {
+
+/// Longer lists are visited from the last row to the first: with so many rows their order no longer matters.
+constexpr int most_sorted_rows = 2048;
+
+using SortKey = unsigned long long;
+
+/// By the whole block. `order` holds the cost of every row, and then the rows; among equals the last row comes first.
+__device__ inline void order_rows(int* order, int rows) {
+  __shared__ SortKey keys[most_sorted_rows];
+  const int thread = static_cast<int>(threadIdx.x);
+  if (rows > most_sorted_rows) {
+    for (int i = thread; i < rows; i += plan_threads) order[i] = rows - 1 - i;
+    return;
+  }
+  int padded = 1;
+  while (padded < rows) padded *= 2;
+  const volatile int* const costs = order;  // written by other blocks: not from a cache of this SM
+  for (int i = thread; i < padded; i += plan_threads) {
+    keys[i] = i < rows ? (static_cast<SortKey>(costs[i]) + 1) << 32 | static_cast<SortKey>(i) : 0;
+  }
+  __syncthreads();
+  for (int width = 2; width <= padded; width *= 2) {
+    for (int distance = width / 2; distance > 0; distance /= 2) {
+      for (int i = thread; i < padded / 2; i += plan_threads) {
+        const int low = 2 * i - (i & (distance - 1));
+        const int high = low + distance;
+        const bool descending = (low & width) == 0;
+        const SortKey a = keys[low];
+        const SortKey b = keys[high];
+        if ((a < b) == descending) {
+          keys[low] = b;
+          keys[high] = a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+  for (int i = thread; i < rows; i += plan_threads) order[i] = static_cast<int>(keys[i] & 0xffffffffu);
+}
+
+}  // namespace flashspan_device

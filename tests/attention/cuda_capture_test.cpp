@@ -1,0 +1,179 @@
+// cuda_capture_test.cpp -- on a GPU: calls captured in a graph, with their kernels loaded, on disk only, and nowhere.
+// Skipped without one. Field case F082; run under eager and lazy loading of modules.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "attention/attention_fixture.hpp"
+#include "attention/cuda_driver.hpp"
+#include "attention/queued_calls.hpp"
+#include "tests/cli/process.hpp"
+
+namespace flashspan::tests {
+namespace {
+
+class CudaCapture : public AttentionTest {
+ protected:
+  /// With kernels in `folder_` and none loaded, as in a process that has just started.
+  [[nodiscard]] Attention open_fresh() const {
+    AttentionOptions options;
+    options.log = [](LogLevel, std::string_view) {};
+    options.cache_dir = folder_.path();
+    return expect_value(Attention::open(device(), options));
+  }
+
+  /// A capture that the calls are refused in is as good after it as before: it goes on, and its graph runs.
+  void expect_refused_without_harm(const QueuedCalls& calls, Attention& attention, SideStream& side) {
+    const Buffer witness = expect_value(Buffer::allocate(device(), 2));
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+    expect_cuda(side.driver.memset_async(address_of(witness.data()), 11, 1, side.handle()));
+    for (const Result<void>& refused : {attention.forward(calls.forward), attention.backward(calls.backward)}) {
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, ErrorCode::bad_argument);
+      EXPECT_EQ(refused.error().argument, "stream");
+      EXPECT_NE(refused.error().takes.find("prepare()"), std::string::npos);
+    }
+    int status = 0;
+    expect_cuda(side.driver.is_capturing(side.handle(), &status));
+    EXPECT_EQ(status, capture_status_active);
+    expect_cuda(side.driver.memset_async(address_of(witness.data()) + 1, 22, 1, side.handle()));
+    expect_cuda(side.driver.end_capture(side.handle(), &graph));
+    expect_cuda(side.driver.instantiate(&executable, graph, 0));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    std::array<unsigned char, 2> got{};
+    expect_value(witness.copy_to_host(got.data(), 2));
+    EXPECT_EQ(got, (std::array<unsigned char, 2>{11, 22}));
+    expect_cuda(side.driver.destroy_executable(executable));
+    expect_cuda(side.driver.destroy_graph(graph));
+  }
+
+  /// Captures both calls and expects a replay of them to give `expected`.
+  void expect_captured(const QueuedCalls& calls, const PlacedCall& placed, Attention& attention, SideStream& side,
+                       const oracle::Answer& expected) {
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+    calls.queue(attention);
+    expect_cuda(side.driver.end_capture(side.handle(), &graph));
+    expect_cuda(side.driver.instantiate(&executable, graph, 0));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    EXPECT_TRUE(same_bits(placed.read(), expected));
+    expect_cuda(side.driver.destroy_executable(executable));
+    expect_cuda(side.driver.destroy_graph(graph));
+  }
+
+  cli_test::Folder folder_;
+  Scenario scenario_{.shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true};
+};
+const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
+INSTANTIATE_TEST_SUITE_P(Places, CudaCapture, testing::ValuesIn(on_the_gpu), name_of);
+
+// F082
+TEST_P(CudaCapture, ACapturedCallReplaysTheBitsOfAnEagerOneOnWhateverTheInputsAreThen) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape, 1);
+  const Inputs later = random_inputs(scenario_.shape, 2);
+  const oracle::Answer expected = run(scenario_, inputs);
+  const oracle::Answer expected_later = run(scenario_, later);
+  PlacedCall placed(scenario_, inputs, device(), dtype());
+  const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+  expect_value(attention().prepare(calls.forward));
+  expect_value(attention().prepare(calls.backward));
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  calls.queue(attention());
+  expect_cuda(side.driver.end_capture(side.handle(), &graph));
+  expect_cuda(side.driver.instantiate(&executable, graph, 0));
+
+  for (int replay = 0; replay < 3; ++replay) {
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    EXPECT_TRUE(same_bits(placed.read(), expected)) << "replay " << replay;
+  }
+  const PlacedCall source(scenario_, later, device(), dtype());
+  const BackwardCall from = source.backward_call();
+  for (const auto& [to, view] : {std::pair{calls.backward.query, from.query},
+                                 {calls.backward.key, from.key},
+                                 {calls.backward.value, from.value},
+                                 {calls.backward.out_gradient, from.out_gradient},
+                                 {calls.backward.lse_gradient, from.lse_gradient}}) {
+    const auto bytes = static_cast<std::size_t>(view.element_count() * size_in_bytes(view.dtype));
+    expect_cuda(side.driver.copy_async(address_of(to.data), address_of(view.data), bytes, side.handle()));
+  }
+  expect_cuda(side.driver.launch_graph(executable, side.handle()));
+  expect_value(synchronize(device(), {side.handle()}));
+  EXPECT_TRUE(same_bits(placed.read(), expected_later));
+  expect_cuda(side.driver.destroy_executable(executable));
+  expect_cuda(side.driver.destroy_graph(graph));
+}
+
+TEST_P(CudaCapture, WithAColdCacheACallIsRefusedByNameAndTheCaptureGoesOn) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const PlacedCall placed(scenario_, inputs, device(), dtype());
+  Attention fresh = open_fresh();
+  const QueuedCalls calls(placed, fresh, device(), {side.handle()});
+  expect_refused_without_harm(calls, fresh, side);
+  calls.queue(fresh);  // no capture now: compiled on the way
+  expect_value(synchronize(device(), {side.handle()}));
+  const oracle::Answer expected = run(scenario_, inputs);
+  EXPECT_TRUE(same_bits(placed.read(), expected));
+  expect_captured(calls, placed, fresh, side, expected);
+}
+
+TEST_P(CudaCapture, WithItsKernelsOnDiskButNotLoadedACallIsRefusedUntilItIsPrepared) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const PlacedCall placed(scenario_, inputs, device(), dtype());
+  {
+    Attention earlier = open_fresh();
+    EXPECT_EQ(expect_value(earlier.prepare(placed.forward_call())).outcome, "built");
+    EXPECT_EQ(expect_value(earlier.prepare(placed.backward_call())).outcome, "built");
+  }
+  Attention fresh = open_fresh();
+  const QueuedCalls calls(placed, fresh, device(), {side.handle()});
+  expect_refused_without_harm(calls, fresh, side);
+  EXPECT_EQ(expect_value(fresh.prepare(calls.forward)).outcome, "disk");
+  EXPECT_EQ(expect_value(fresh.prepare(calls.backward)).outcome, "disk");
+  expect_captured(calls, placed, fresh, side, run(scenario_, inputs));
+}
+
+TEST_P(CudaCapture, AKernelMadeByAnotherThreadDuringACaptureDoesNotBreakIt) {
+  SideStream side(device().index);
+  const Inputs inputs = random_inputs(scenario_.shape);
+  const PlacedCall placed(scenario_, inputs, device(), dtype());
+  const oracle::Answer expected = run(scenario_, inputs);
+  Attention fresh = open_fresh();
+  const QueuedCalls calls(placed, fresh, device(), {side.handle()});
+  expect_value(fresh.prepare(calls.forward));
+  expect_value(fresh.prepare(calls.backward));
+  Scenario other = scenario_;
+  other.mask = expect_value(Mask::parse("(q * 5 >= k * 4) & (k % 11 != 3)"));
+  const PlacedCall elsewhere(other, inputs, device(), dtype());
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  expect_value(fresh.forward(calls.forward));
+  Result<KernelRecord> made = Error{};
+  std::thread([&] { made = fresh.prepare(elsewhere.forward_call()); }).join();
+  EXPECT_TRUE(made) << made.error().message();
+  expect_value(fresh.backward(calls.backward));
+  expect_cuda(side.driver.end_capture(side.handle(), &graph));
+  expect_cuda(side.driver.instantiate(&executable, graph, 0));
+  expect_cuda(side.driver.launch_graph(executable, side.handle()));
+  expect_value(synchronize(device(), {side.handle()}));
+  EXPECT_TRUE(same_bits(placed.read(), expected));
+  expect_cuda(side.driver.destroy_executable(executable));
+  expect_cuda(side.driver.destroy_graph(graph));
+}
+
+}  // namespace
+}  // namespace flashspan::tests

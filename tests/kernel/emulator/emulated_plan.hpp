@@ -1,0 +1,45 @@
+// emulated_plan.hpp -- the planner alone on emulated kernels, and what it leaves in the workspace.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "codegen/mask/bindings.hpp"
+#include "codegen/mask/program.hpp"
+#include "runtime/cuda/workspace_layout.hpp"
+#include "templates/attention/parameters.cuh"
+
+namespace flashspan::test {
+
+/// The lists of one side of a plan.
+struct EmulatedLists {
+  std::vector<int> counts;
+  std::vector<flashspan_device::TileEntry> entries;
+  std::vector<int> order;
+  long long rows = 0, across = 0, lists = 0;
+};
+
+struct EmulatedPlan {
+  EmulatedLists by_query;
+  EmulatedLists by_key;  ///< of a backward
+  std::vector<unsigned> bits;
+  int bit_slots = 0;
+  int next_item = -1;
+};
+
+/// Copies the plan out of the workspace that `parameters` point into.
+[[nodiscard]] EmulatedPlan take_plan(const flashspan_device::AttentionParameters& parameters,
+                                     const cuda::PlanSize& size, const kernel::TileConfig& tile);
+
+struct PlanRequest {
+  Direction direction = Direction::forward;
+  kernel::TileConfig tile;
+  AttentionShape shape;
+  const mask::Program* program = nullptr;
+  const mask::Bindings* bindings = nullptr;
+  std::optional<int> bit_slots;  ///< fewer than the workspace has
+};
+/// Plans in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
+[[nodiscard]] Result<EmulatedPlan> plan_emulated(const PlanRequest& request);
+
+}  // namespace flashspan::test
