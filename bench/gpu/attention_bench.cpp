@@ -37,7 +37,61 @@ Result<nlohmann::ordered_json> timed(const Prepare& prepare) {
   return describe(*record, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
 }
 
-int run(const std::string& device_text, const bench::CaseOptions& options, int rounds, bool cache) {
+/// What to measure of a case, beside compiling and running it once.
+struct Measurements {
+  int rounds = 7;
+  int plan_rounds = 0;
+  int host_rounds = 0;
+  bool serve = false;
+};
+
+constexpr int host_launches = 200;
+
+nlohmann::ordered_json describe(const Device& device, const bench::CaseOptions& options) {
+  return {{"engine", "flashspan"},
+          {"device", to_string(device)},
+          {"mask", options.mask},
+          {"dtype", to_string(options.dtype)},
+          {"batch", options.shape.batch},
+          {"heads", options.shape.query_heads},
+          {"kv_heads", options.shape.kv_heads},
+          {"length", options.shape.q_len},
+          {"head_dim", options.shape.head_dim_qk}};
+}
+
+/// Adds the figures that are asked for to the line.
+Result<void> measure(bench::Case& one, const Measurements& what, bool backward, nlohmann::ordered_json& line) {
+  const auto add = [&line](const char* name, const Result<double>& value) -> Result<void> {
+    if (!value) return value.error();
+    line[name] = *value;
+    return {};
+  };
+  if (what.rounds > 0) {
+    if (auto added = add("forward_ms", one.median_ms(Direction::forward, what.rounds)); !added) return added.error();
+  }
+  if (what.rounds > 0 && backward) {
+    if (auto added = add("backward_ms", one.median_ms(Direction::backward, what.rounds)); !added) return added.error();
+  }
+  if (what.plan_rounds > 0) {
+    if (auto added = add("plan_us", one.time_planning(what.plan_rounds)); !added) return added.error();
+  }
+  if (what.host_rounds == 0) return {};
+  return add("host_us", one.host_microseconds(what.host_rounds, host_launches));
+}
+
+/// Answers each line "forward N" or "backward N" with the milliseconds a launch of a round of N, until the input ends.
+Result<void> serve(bench::Case& one) {
+  std::string direction;
+  int launches = 0;
+  while (std::cin >> direction >> launches) {
+    const auto ms = one.round_ms(direction == "forward" ? Direction::forward : Direction::backward, launches);
+    if (!ms) return ms.error();
+    std::cout << nlohmann::json{{"ms", *ms}}.dump() << std::endl;  // flushed: the other side waits for it
+  }
+  return {};
+}
+
+int run(const std::string& device_text, const bench::CaseOptions& options, const Measurements& what, bool cache) {
   const auto device = device_from_string(device_text);
   if (!device) return fail(device.error());
   AttentionOptions attention_options;
@@ -47,33 +101,24 @@ int run(const std::string& device_text, const bench::CaseOptions& options, int r
   const auto created = bench::Case::create(*attention, options);
   if (!created) return fail(created.error());
   bench::Case& one = **created;
+  nlohmann::ordered_json line = describe(*device, options);
   const auto forward = timed([&] { return one.prepare_forward(); });
   if (!forward) return fail(forward.error());
-  const auto backward = timed([&] { return one.prepare_backward(); });
-  if (!backward) return fail(backward.error());
+  line["forward"] = *forward;
+  if (options.backward) {
+    const auto backward = timed([&] { return one.prepare_backward(); });
+    if (!backward) return fail(backward.error());
+    line["backward"] = *backward;
+  }
   if (auto ran = one.run(); !ran) return fail(ran.error());
   if (options.results) {
     if (auto written = one.write_results(*options.results); !written) return fail(written.error());
   }
-  nlohmann::ordered_json line{{"engine", "flashspan"},
-                              {"device", to_string(*device)},
-                              {"mask", options.mask},
-                              {"dtype", to_string(options.dtype)},
-                              {"batch", options.shape.batch},
-                              {"heads", options.shape.query_heads},
-                              {"kv_heads", options.shape.kv_heads},
-                              {"length", options.shape.q_len},
-                              {"head_dim", options.shape.head_dim_qk}};
-  if (rounds > 0) {
-    const auto times = one.time(rounds);
-    if (!times) return fail(times.error());
-    line["forward_ms"] = times->forward_ms;
-    line["backward_ms"] = times->backward_ms;
-  }
-  line["forward"] = *forward;
-  line["backward"] = *backward;
-  std::cout << line.dump() << "\n";
-  return 0;
+  if (auto measured = measure(one, what, options.backward, line); !measured) return fail(measured.error());
+  std::cout << line.dump() << std::endl;
+  if (!what.serve) return 0;
+  const auto served = serve(one);
+  return served ? 0 : fail(served.error());
 }
 
 }  // namespace
@@ -87,7 +132,8 @@ int main(int count, char** arguments) {
   bench::CaseOptions options;
   AttentionShape& shape = options.shape;
   shape = {4, 32, 0, 8192, 8192, 128, 128};
-  int rounds = 7;
+  Measurements what;
+  bool forward_only = false;
   bool cache = false;
   app.add_option("--device", device, "auto, cpu, cuda, cuda:N")->capture_default_str();
   app.add_option("--mask", options.mask, "named mask or expression")->capture_default_str();
@@ -99,7 +145,15 @@ int main(int count, char** arguments) {
   app.add_option("--length", shape.q_len, "queries and keys")->capture_default_str();
   app.add_option("--head-dim", shape.head_dim_qk)->capture_default_str();
   app.add_option("--dtype", dtype, "bf16, f16, or f32 on the CPU")->capture_default_str();
-  app.add_option("--rounds", rounds, "timed rounds; 0: run once, do not time")->capture_default_str();
+  app.add_option("--rounds", what.rounds, "timed rounds; 0: run once, do not time")->capture_default_str();
+  app.add_option("--plan-rounds", what.plan_rounds,
+                 "rounds that time the planning of a forward alone, on CUDA; 0: do not")
+      ->capture_default_str();
+  app.add_option("--host-rounds", what.host_rounds,
+                 "rounds that time what the host spends in a forward; needs a small problem; 0: do not")
+      ->capture_default_str();
+  app.add_flag("--serve", what.serve, "then answer lines 'forward N' and 'backward N' with a round's {\"ms\": ..}");
+  app.add_flag("--forward-only", forward_only, "no backward: neither compiled nor run");
   app.add_option("--inputs", inputs, "folder with q, k, v, do as raw files instead of random numbers");
   app.add_option("--results", results, "folder that gets out, lse, dq, dk, dv as raw files");
   app.add_flag("--cache", cache, "use the kernel cache; else every kernel is built anew");
@@ -110,7 +164,8 @@ int main(int count, char** arguments) {
   const auto element = dtype_from_string(dtype);
   if (!element) return fail({ErrorCode::bad_argument, "--dtype", dtype, "bf16, f16 or f32", ""});
   options.dtype = *element;
+  options.backward = !forward_only;
   if (!inputs.empty()) options.inputs = inputs;
   if (!results.empty()) options.results = results;
-  return run(device, options, rounds, cache);
+  return run(device, options, what, cache);
 }

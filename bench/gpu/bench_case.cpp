@@ -10,19 +10,23 @@
 #include <functional>
 #include <random>
 
+#include "plan_timer.hpp"
+
 namespace flashspan::bench {
 namespace {
 
-constexpr double round_seconds = 0.05;  // a round is at least this long, so that waiting for its end does not count
+constexpr double long_round_ms = 50;  // a round is at least this long, so that waiting for its end does not count
 
 Error file_error(const std::filesystem::path& file, std::string got, std::string takes) {
   return {ErrorCode::io_error, file.string(), std::move(got), std::move(takes), ""};
 }
 
 Result<std::vector<char>> read_file(const std::filesystem::path& file, std::optional<std::int64_t> bytes) {
-  std::ifstream stream(file, std::ios::binary);
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
   if (!stream) return file_error(file, "no readable file", "a raw file of elements");
-  std::vector<char> content((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  std::vector<char> content(static_cast<std::size_t>(stream.tellg()));
+  stream.seekg(0);
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
   if (bytes && static_cast<std::int64_t>(content.size()) != *bytes) {
     return file_error(file, std::to_string(content.size()) + " bytes", std::to_string(*bytes) + " bytes");
   }
@@ -66,6 +70,18 @@ std::vector<char> random_bytes(DType dtype, std::int64_t bytes, unsigned seed) {
   return content;
 }
 
+/// Median of what `measure` gives in `rounds` calls.
+Result<double> median_of(int rounds, const std::function<Result<double>()>& measure) {
+  std::vector<double> values;
+  for (int round = 0; round < rounds; ++round) {
+    const auto one = measure();
+    if (!one) return one.error();
+    values.push_back(*one);
+  }
+  std::nth_element(values.begin(), values.begin() + rounds / 2, values.end());
+  return values[static_cast<std::size_t>(rounds / 2)];
+}
+
 }  // namespace
 
 Result<Case::Tensor> Case::make(DType dtype, std::initializer_list<std::int64_t> shape) const {
@@ -78,6 +94,7 @@ Result<Case::Tensor> Case::make(DType dtype, std::initializer_list<std::int64_t>
 
 Result<std::unique_ptr<Case>> Case::create(Attention attention, const CaseOptions& options) {
   std::unique_ptr<Case> one(new Case(std::move(attention)));
+  one->has_backward_ = options.backward;
   if (auto made = one->allocate(options); !made) return made.error();
   if (auto filled = one->fill(options); !filled) return filled.error();
   if (auto bound = one->bind_mask(options); !bound) return bound.error();
@@ -97,14 +114,12 @@ Result<void> Case::allocate(const CaseOptions& options) {
     tensor = *made;
     return {};
   };
-  for (const auto& [tensor, shape] : {std::pair{&query_, query},
-                                      {&query_gradient_, query},
-                                      {&key_, key},
-                                      {&key_gradient_, key},
-                                      {&value_, value},
-                                      {&value_gradient_, value},
-                                      {&out_, out},
-                                      {&out_gradient_, out}}) {
+  for (const auto& [tensor, shape] : {std::pair{&query_, query}, {&key_, key}, {&value_, value}, {&out_, out}}) {
+    if (auto placed = place(*tensor, options.dtype, shape); !placed) return placed.error();
+  }
+  for (const auto& [tensor, shape] :
+       {std::pair{&query_gradient_, query}, {&key_gradient_, key}, {&value_gradient_, value}, {&out_gradient_, out}}) {
+    if (!options.backward) break;
     if (auto placed = place(*tensor, options.dtype, shape); !placed) return placed.error();
   }
   return place(lse_, DType::f32, {s.batch, s.query_heads, s.q_len});
@@ -115,6 +130,7 @@ Result<void> Case::fill(const CaseOptions& options) {
   for (const auto& [name, tensor] :
        {std::pair<const char*, Tensor*>{"q", &query_}, {"k", &key_}, {"v", &value_}, {"do", &out_gradient_}}) {
     const std::int64_t bytes = tensor->buffer.bytes();
+    if (bytes == 0) continue;  // the gradient of a case without a backward
     std::vector<char> content;
     if (options.inputs) {
       auto read = read_file(*options.inputs / name, bytes);
@@ -182,42 +198,56 @@ Result<void> Case::make_workspaces() {
     return {};
   };
   if (auto made = make_one(forward_, forward_workspace_); !made) return made.error();
+  if (!has_backward_) return {};
   return make_one(backward_, backward_workspace_);
 }
 
+Result<void> Case::launch(Direction direction) {
+  return direction == Direction::forward ? attention_.forward(forward_) : attention_.backward(backward_);
+}
+
 Result<void> Case::run() {
-  if (auto done = attention_.forward(forward_); !done) return done.error();
-  if (auto done = attention_.backward(backward_); !done) return done.error();
+  if (auto done = launch(Direction::forward); !done) return done.error();
+  if (has_backward_) {
+    if (auto done = launch(Direction::backward); !done) return done.error();
+  }
   return synchronize(attention_.device());
 }
 
-Result<Times> Case::time(int rounds) {
-  const auto seconds_of = [&](const std::function<Result<void>()>& launch, int launches) -> Result<double> {
+Result<double> Case::round_ms(Direction direction, int launches) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < launches; ++i) {
+    if (auto launched = launch(direction); !launched) return launched.error();
+  }
+  if (auto waited = synchronize(attention_.device()); !waited) return waited.error();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / launches;
+}
+
+Result<double> Case::median_ms(Direction direction, int rounds) {
+  const auto warm = round_ms(direction, 2);
+  if (!warm) return warm.error();
+  const int launches = std::clamp(static_cast<int>(std::ceil(long_round_ms / *warm)), 1, 1000);
+  return median_of(rounds, [&] { return round_ms(direction, launches); });
+}
+
+Result<double> Case::host_microseconds(int rounds, int launches) {
+  return median_of(rounds, [&]() -> Result<double> {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < launches; ++i) {
-      if (auto launched = launch(); !launched) return launched.error();
+      if (auto launched = launch(Direction::forward); !launched) return launched.error();
     }
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     if (auto waited = synchronize(attention_.device()); !waited) return waited.error();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / launches;
-  };
-  const auto median_of = [&](const std::function<Result<void>()>& launch) -> Result<double> {
-    const auto warm = seconds_of(launch, 2);
-    if (!warm) return warm.error();
-    const int launches = std::clamp(static_cast<int>(std::ceil(round_seconds / *warm)), 1, 1000);
-    std::vector<double> seconds;
-    for (int round = 0; round < rounds; ++round) {
-      const auto one = seconds_of(launch, launches);
-      if (!one) return one.error();
-      seconds.push_back(*one);
-    }
-    std::nth_element(seconds.begin(), seconds.begin() + rounds / 2, seconds.end());
-    return 1e3 * seconds[static_cast<std::size_t>(rounds / 2)];
-  };
-  const auto forward = median_of([&] { return attention_.forward(forward_); });
-  if (!forward) return forward.error();
-  const auto backward = median_of([&] { return attention_.backward(backward_); });
-  if (!backward) return backward.error();
-  return Times{*forward, *backward};
+    return took.count() / launches;
+  });
+}
+
+Result<double> Case::time_planning(int rounds) {
+  return planning_microseconds(attention_.device().index, rounds, [this](Stream stream) {
+    ForwardCall call = forward_;
+    call.stream = stream;
+    return attention_.forward(call);
+  });
 }
 
 Result<void> Case::write_results(const std::filesystem::path& folder) const {
@@ -226,6 +256,7 @@ Result<void> Case::write_results(const std::filesystem::path& folder) const {
                                      {"dq", &query_gradient_},
                                      {"dk", &key_gradient_},
                                      {"dv", &value_gradient_}}) {
+    if (tensor->buffer.bytes() == 0) continue;
     std::vector<char> content(static_cast<std::size_t>(tensor->buffer.bytes()));
     if (auto copied = tensor->buffer.copy_to_host(content.data(), tensor->buffer.bytes()); !copied) {
       return copied.error();

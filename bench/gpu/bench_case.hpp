@@ -22,12 +22,7 @@ struct CaseOptions {
   std::vector<std::string> scalars;              ///< "left=1023": integers
   std::optional<std::filesystem::path> inputs;   ///< folder with q, k, v, do as raw files; else random numbers
   std::optional<std::filesystem::path> results;  ///< folder that gets out, lse, dq, dk, dv as raw files
-};
-
-/// Times in milliseconds: medians of rounds of launches that follow one another without waiting.
-struct Times {
-  double forward_ms = 0;
-  double backward_ms = 0;
+  bool backward = true;                          ///< whether there is a backward at all; else no gradients either
 };
 
 class Case {
@@ -39,7 +34,15 @@ class Case {
   Result<KernelRecord> prepare_forward() { return attention_.prepare(forward_); }
   Result<KernelRecord> prepare_backward() { return attention_.prepare(backward_); }
   Result<void> run();
-  Result<Times> time(int rounds);
+  /// Milliseconds a launch, of launches that follow one another without waiting; then the wait for the last.
+  Result<double> round_ms(Direction direction, int launches);
+  /// Median of rounds that are long enough for the wait not to count.
+  Result<double> median_ms(Direction direction, int rounds);
+  /// Microseconds that the host spends in a forward of a queue of `launches`, median of `rounds`. Means something as
+  /// long as the queue of the device does not fill up.
+  Result<double> host_microseconds(int rounds, int launches);
+  /// Microseconds of planning a forward, alone. Needs a prepared forward on a CUDA device.
+  Result<double> time_planning(int rounds);
   Result<void> write_results(const std::filesystem::path& folder) const;
 
  private:
@@ -53,9 +56,11 @@ class Case {
   Result<void> fill(const CaseOptions& options);
   Result<void> bind_mask(const CaseOptions& options);
   Result<void> make_workspaces();
+  Result<void> launch(Direction direction);
   Result<Tensor> make(DType dtype, std::initializer_list<std::int64_t> shape) const;
 
   Attention attention_;
+  bool has_backward_ = true;
   Tensor query_, key_, value_, out_, lse_, out_gradient_, query_gradient_, key_gradient_, value_gradient_;
   std::vector<std::vector<std::int32_t>> mask_data_;
   std::optional<Mask> mask_;

@@ -1,259 +1,312 @@
-"""Times flashspan_bench_gpu beside PyTorch's engines on one GPU, in one run, and checks our results against torch.
+"""Times flashspan_bench_gpu beside PyTorch's engines on one device, in one run, and checks its results.
 
-Usage: python3 bench/gpu/compare.py --bench path/to/flashspan_bench_gpu --out folder [--head-dims 64,128]
-       [--length 8192] [--tokens 32768] [--families causal,document] [--engines cudnn,fa2,flex]
+Usage: python3 bench/gpu/compare.py --bench path/to/flashspan_bench_gpu --out folder
+       [--directions forward,backward] [--head-dims 64,128] [--lengths 8192,32768] [--families causal,document]
+       [--forms plain,bounds] [--engines cudnn,fa2,flex] [--rounds 5] [--parts times,checks,host,pairs,plans]
 
-Writes folder/gpu.json and folder/gpu.md. Exit code 1 if our results are off or the benchmark fails; an engine of
-torch that fails is noted in its row. A forward or backward of ours includes planning its tiles from the mask's data,
-each time; FlexAttention's block mask is made beforehand and not counted. FLOPs are those of visible (query, key)
-pairs: 4 D a pair forward, 10 D backward. Times drift by a few per cent between runs: compare within one.
+Writes gpu.json, gpu.md and, where matplotlib is installed, gpu.png into the folder, anew after each mask. Parts:
+  times   every family, ours beside the engines on the same inputs, rounds in turn; results compared
+  checks  every family against binary64 attention on a small problem
+  host    host time of a warm forward
+  pairs   a mask that hides nothing beside none; short documents beside long ones
+  plans   planning alone beside torch's compiled create_block_mask (slow: up to half a minute a mask)
+A forward or backward of ours includes planning its tiles from the mask's data, each time; FlexAttention's block mask is
+made beforehand and not counted. Exit code 1 if a result of ours is off or missing; an engine of torch that fails is
+noted in its row. `--device cpu` tries the program itself, not the speed of anything.
 """
 
 import argparse
-import ctypes
 import json
+import math
 import pathlib
-import subprocess
+import random
+import shlex
+import statistics
 import sys
 import tempfile
 import time
 
+import accuracy
+import families
+import ours
+import peers
+import report
 import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 HIDDEN = 4096  # heads * head dim of the timed problems
-SDPA = {"cudnn": SDPBackend.CUDNN_ATTENTION, "fa2": SDPBackend.FLASH_ATTENTION}
+ROUND_MS = 30  # a round is at least this long, so that waiting for its end does not count
+DISAGREES = 1e-2  # relative error past which one of two bf16 results is wrong
+GRADIENTS = ("dq", "dk", "dv")
 
 
-def document_ids(length, count, seed):
-    """Document of every token: `count` documents of random lengths, ends off any tile boundary."""
-    generator = torch.Generator().manual_seed(seed)
-    cuts = torch.randperm(length - 1, generator=generator)[: count - 1] + 1
-    ids = torch.zeros(length, dtype=torch.int32)
-    ids[cuts] = 1
-    return torch.cumsum(ids, 0).to(torch.int32)
+def interleaved(engines, direction, rounds):
+    """Milliseconds a launch in every round of every engine; the engines take turns, as a warm device slows down."""
+    launches = {}
+    for name, engine in engines.items():
+        engine.round_ms(direction, 1)
+        launches[name] = min(1000, math.ceil(ROUND_MS / engine.round_ms(direction, 2)))
+    times = {name: [] for name in engines}
+    for _ in range(rounds):
+        for name, engine in engines.items():
+            engine.round_ms(direction, 1)  # the device has just changed hands
+            times[name].append(engine.round_ms(direction, launches[name]))
+    return times
 
 
-class Family:
-    """One mask: our text and tensors, and the predicate that torch's engines take."""
-
-    def __init__(self, name, text, predicate, tensors=None, sdpa=None):
-        self.name, self.text, self.predicate = name, text, predicate
-        self.tensors, self.sdpa = tensors or {}, sdpa
-
-    def density(self, length, device):
-        keys = torch.arange(length, device=device)
-        visible = 0
-        for start in range(0, length, 1024):
-            queries = torch.arange(start, min(length, start + 1024), device=device)
-            grid = self.predicate(0, 0, queries[:, None], keys[None, :])
-            visible += torch.broadcast_to(grid, (len(queries), length)).sum().item()
-        return visible / length / length
+def median_ratio(theirs, mine):
+    """Our speed by theirs."""
+    return statistics.median(a / b for a, b in zip(theirs, mine))
 
 
-def families(length, device):
-    ids = document_ids(length, max(4, length // 2048), seed=0)
-    doc = ids.to(device)
-    window, prefix = max(16, length // 8), length // 4 + 37
-    generator = torch.Generator().manual_seed(1)
-    life = torch.randint(1, length, (length,), generator=generator)
-    end = (torch.arange(length) + life).clamp(max=length).to(torch.int32)
-    end_there = end.to(device)
-    return [
-        Family("full", "full", lambda b, h, q, k: q >= 0, sdpa=False),
-        Family("causal", "causal", lambda b, h, q, k: q >= k, sdpa=True),
-        Family("sliding_window", f"causal_window(left={window - 1})", lambda b, h, q, k: (q >= k) & (q - k < window)),
-        Family("document", "document", lambda b, h, q, k: doc[q] == doc[k], {"doc": ids}),
-        Family("causal_document", "causal_document", lambda b, h, q, k: (doc[q] == doc[k]) & (q >= k), {"doc": ids}),
-        Family("prefix_lm", f"prefix_lm(prefix={prefix})", lambda b, h, q, k: (q >= k) | (k < prefix)),
-        Family("random_eviction", "(q >= k) & (q < end[k])", lambda b, h, q, k: (q >= k) & (q < end_there[k]),
-               {"end": end}),
-    ]
+class Size:
+    """Shape of a timed problem."""
+
+    def __init__(self, head_dim, length, tokens):
+        self.head_dim, self.length, self.batch, self.heads = head_dim, length, max(1, tokens // length), HIDDEN // head_dim
+
+    def options(self):
+        return {"batch": self.batch, "heads": self.heads, "length": self.length, "head_dim": self.head_dim}
+
+    def tensor_shape(self):
+        return self.batch, self.heads, self.length, self.head_dim
+
+    def flops(self, direction, density):
+        pairs = self.batch * self.heads * self.length**2 * density
+        return (4 if direction == "forward" else 10) * self.head_dim * pairs
 
 
-def bench(path, family, folder, arguments):
-    """One line of flashspan_bench_gpu."""
-    command = [path, "--mask", family.text, *arguments]
-    for name, values in family.tensors.items():
-        file = folder / f"{family.name}.{name}"
-        write_raw(file, values)
-        command += ["--tensor", f"{name}={file}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise RuntimeError(f"{family.name}: {done.stderr.strip() or done.returncode}")
-    return json.loads(done.stdout)
+class Comparison:
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, folder
+        self.backward = "backward" in arguments.directions
+        self.results = {"machine": machine(arguments.device), "directions": arguments.directions,
+                        "peers": arguments.engines, "times": [], "checks": [], "host": [], "pairs": [], "plans": []}
 
+    def add(self, part, row):
+        """Prints and keeps a row, so that a run that is cut short leaves what it has."""
+        self.results[part].append(row)
+        print(json.dumps({"part": part, **row}), flush=True)
+        (self.arguments.out / "gpu.json").write_text(
+            json.dumps(self.results | {"geometric_means": report.geometric_means(self.results["times"])}, indent=1))
+        (self.arguments.out / "gpu.md").write_text(report.markdown(self.results))
 
-def write_raw(file, tensor):
-    tensor = tensor.contiguous().cpu()
-    file.write_bytes(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))
+    def start(self, form, name, size, **options):
+        """A process of ours; several start side by side, and beside the engines' own compiling."""
+        return ours.Ours(self.arguments.bench, form, self.folder / name, device=self.arguments.device, rounds=0,
+                         **size.options(), **options)
 
+    # --- times ---
 
-def read_raw(file, dtype, shape):
-    return torch.frombuffer(bytearray(file.read_bytes()), dtype=dtype).view(shape)
+    def times(self):
+        for head_dim in self.arguments.head_dims:
+            for length in self.arguments.lengths:
+                size = Size(head_dim, length, self.arguments.tokens)
+                inputs = self.make_inputs(size)
+                for name in self.arguments.families:
+                    self.add("times", self.time_family(families.ALL[name](length, self.arguments.device), size, inputs))
 
+    def make_inputs(self, size):
+        generator = torch.Generator(self.arguments.device).manual_seed(size.head_dim)
+        inputs = {}
+        for name in ("q", "k", "v", "do") if self.backward else ("q", "k", "v"):
+            inputs[name] = torch.randn(size.tensor_shape(), generator=generator, device=self.arguments.device,
+                                       dtype=torch.bfloat16)
+            ours.write_raw(self.folder / name, inputs[name])
+        return {"do": None, **inputs}
 
-def dense(q, k, v, visible, group, out_gradient):
-    """out, lse and gradients by dense attention in the dtype of the tensors."""
-    q, k, v = (t.clone().requires_grad_() for t in (q, k, v))
-    keys, values = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = (q @ keys.transpose(-1, -2)) * q.shape[-1] ** -0.5
-    scores = scores.masked_fill(~visible, float("-inf"))
-    out = torch.softmax(scores, -1) @ values
-    out.backward(out_gradient)
-    return {"out": out.detach(), "lse": torch.logsumexp(scores.detach(), -1), "dq": q.grad, "dk": k.grad, "dv": v.grad}
+    def time_family(self, family, size, inputs):
+        forms = family.form_names(self.arguments.forms)
+        row = {"family": family.name, "head_dim": size.head_dim, "length": size.length, "batch": size.batch,
+               "heads": size.heads, "wanted_forms": self.arguments.forms, "engines": {}, "errors": {}, "agrees": {},
+               "ratios": {}}
+        servers = {form: self.start(family.form(form), form, size, inputs=self.folder, results=self.folder / form,
+                                    serve=True, forward_only=not self.backward) for form in forms}
+        try:
+            row["density"] = family.density(size.length, self.arguments.device)
+            engines = self.make_peers(family, inputs, row["engines"])
+            for form, server in servers.items():
+                self.take_server(form, server, size, engines, row)
+            running = {form: server for form, server in servers.items() if "failed" not in row["engines"][form]}
+            for direction in self.arguments.directions:
+                self.take_times(direction, running, engines, size, row)
+        finally:
+            for server in servers.values():
+                server.__exit__()
+        return row
 
-
-def check(path, head_dim, device, folder):
-    """Errors of ours and of plain bf16 attention against fp64 on a small problem of awkward length, per family."""
-    batch, heads, kv_heads, length = 2, 4, 2, 1000
-    generator = torch.Generator().manual_seed(head_dim)
-    shapes = {"q": heads, "k": kv_heads, "v": kv_heads, "do": heads}
-    inputs = {name: torch.randn(batch, count, length, head_dim, generator=generator).to(torch.bfloat16)
-              for name, count in shapes.items()}
-    for name, tensor in inputs.items():
-        write_raw(folder / name, tensor)
-    rows = []
-    index = torch.arange(length, device=device)
-    for family in families(length, device):
-        bench(path, family, folder,
-              ["--batch", str(batch), "--heads", str(heads), "--kv-heads", str(kv_heads), "--length", str(length),
-               "--head-dim", str(head_dim), "--inputs", str(folder), "--results", str(folder), "--rounds", "0"])
-        visible = torch.broadcast_to(family.predicate(0, 0, index[:, None], index[None, :]), (length, length))
-        q, k, v, do = (inputs[name].to(device) for name in ("q", "k", "v", "do"))
-        reference = dense(q.double(), k.double(), v.double(), visible, heads // kv_heads, do.double())
-        plain = dense(q, k, v, visible, heads // kv_heads, do)
-        row = {"family": family.name, "head_dim": head_dim, "ok": True}
-        for name, expected in reference.items():
-            dtype = torch.float32 if name == "lse" else torch.bfloat16
-            ours = read_raw(folder / name, dtype, expected.shape).to(device).double()
-            error = (ours - expected).abs().max().item()
-            yardstick = (plain[name].double() - expected).abs().max().item()
-            allowed = 1e-4 if name == "lse" else 2 * yardstick + 2**-8 * expected.abs().max().item()
-            row[name] = {"error": error, "plain_bf16_error": yardstick}
-            row["ok"] = row["ok"] and error <= allowed  # false for NaN
-        rows.append(row)
-    return rows
-
-
-def median_ms(work, grad_to_none=None):
-    from triton.testing import do_bench
-    return do_bench(work, warmup=25, rep=150, return_mode="median", grad_to_none=grad_to_none)
-
-
-def time_torch(engine, family, batch, heads, length, head_dim, device):
-    """Forward and backward milliseconds of one of torch's engines, and the seconds until the first ones were done."""
-    q, k, v = (torch.randn(batch, heads, length, head_dim, device=device, dtype=torch.bfloat16, requires_grad=True)
-               for _ in range(3))
-    start = time.time()
-    if engine == "flex":
-        block_mask = create_block_mask(family.predicate, None, None, length, length, device=device, _compile=True)
-        compiled = torch.compile(flex_attention, dynamic=False)
-        attend = lambda: compiled(q, k, v, block_mask=block_mask)
-        out = attend()
-    else:
-        attend = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=family.sdpa)
-        with sdpa_kernel(SDPA[engine]):
-            out = attend()
-    out_gradient = torch.randn_like(out)
-    out.backward(out_gradient, retain_graph=True)
-    torch.cuda.synchronize()
-    cold = time.time() - start
-    backward = median_ms(lambda: out.backward(out_gradient, retain_graph=True), [q, k, v])
-    with torch.no_grad():
-        if engine == "flex":
-            forward = median_ms(attend)
-        else:
-            with sdpa_kernel(SDPA[engine]):
-                forward = median_ms(attend)
-    return forward, backward, cold
-
-
-def measure(arguments, device, folder):
-    rows = []
-    for head_dim in arguments.head_dims:
-        length, heads = arguments.length, HIDDEN // head_dim
-        batch = max(1, arguments.tokens // length)
-        for family in families(length, device):
-            if arguments.families and family.name not in arguments.families:
+    def make_peers(self, family, inputs, engines):
+        made = {}
+        for engine in self.arguments.engines:
+            if not peers.Peer.takes(engine, family):
                 continue
-            density = family.density(length, device)
-            flops = 4.0 * batch * heads * length * length * head_dim * density
-            size = ["--batch", str(batch), "--heads", str(heads), "--length", str(length), "--head-dim", str(head_dim)]
-
-            def add(engine, forward, backward, cold, **more):
-                rows.append({"engine": engine, "family": family.name, "head_dim": head_dim, "length": length,
-                             "batch": batch, "heads": heads, "density": density, "forward_ms": forward,
-                             "backward_ms": backward, "forward_tflops": flops / forward / 1e9,
-                             "backward_tflops": 2.5 * flops / backward / 1e9, "cold_s": cold, **more})
-                print(json.dumps(rows[-1]), flush=True)
-
+            try:
+                made[engine] = peers.Peer(engine, family, inputs, self.backward)
+                engines[engine] = {"cold_s": made[engine].cold_s}
+            except Exception as problem:  # an engine that this torch lacks is a note, not the end of the run
+                engines[engine] = {"failed": repr(problem)[:300]}
+        if self.arguments.device != "cpu":
             torch.cuda.empty_cache()
-            line = bench(arguments.bench, family, folder, size)
-            add("flashspan", line["forward_ms"], line["backward_ms"],
-                (line["forward"]["cold_ms"] + line["backward"]["cold_ms"]) / 1e3, kernels=[line["forward"], line["backward"]])
-            for engine in arguments.engines:
-                if engine in SDPA and family.sdpa is None:
-                    continue
-                try:
-                    add(engine, *time_torch(engine, family, batch, heads, length, head_dim, device))
-                except Exception as problem:  # an engine that this torch lacks is a row, not the end of the run
-                    rows.append({"engine": engine, "family": family.name, "head_dim": head_dim, "failed": repr(problem)[:300]})
-                    print(json.dumps(rows[-1]), flush=True)
-                torch._dynamo.reset()
-    return rows
+        return made
+
+    def take_server(self, form, server, size, engines, row):
+        """Facts of a server that is ready, and how far its results are from the engines'."""
+        try:
+            line = server.ready()
+        except ours.BenchError as problem:
+            row["engines"][form] = {"failed": str(problem)}
+            row["agrees"][form] = False
+            return
+        row["engines"][form] = {"mask": line["mask"]}
+        for direction in self.arguments.directions:
+            row["engines"][form] |= {f"{direction}_kernel": line[direction],
+                                     f"{direction}_lowering": line[direction]["lowering"]}
+        row["errors"][form] = {peer: {} for peer in engines}
+        for name in ("out", *GRADIENTS) if self.backward else ("out",):
+            got = ours.read_raw(self.folder / form / name, torch.bfloat16, size.tensor_shape()).to(self.arguments.device)
+            for peer, engine in engines.items():
+                row["errors"][form][peer][name] = accuracy.relative_error(got, engine.results[name])
+        row["agrees"][form] = all(error <= DISAGREES for of in row["errors"][form].values() for error in of.values())
+
+    def take_times(self, direction, servers, engines, size, row):
+        times = interleaved({**servers, **engines}, direction, self.arguments.rounds)
+        for name, rounds in times.items():
+            ms = statistics.median(rounds)
+            row["engines"][name][direction] = {
+                "ms": ms, "tflops": size.flops(direction, row["density"]) / ms / 1e9, "rounds_ms": rounds}
+        row["ratios"][direction] = {form: {peer: median_ratio(times[peer], times[form]) for peer in engines}
+                                    for form in servers}
+
+    # --- the other parts ---
+
+    def checks(self):
+        for head_dim in self.arguments.head_dims:
+            for row in accuracy.check(self.arguments.bench, head_dim, self.arguments.forms, self.arguments.device,
+                                      self.folder / f"check.{head_dim}", self.backward):
+                self.add("checks", row)
+
+    def host(self):
+        for make in (families.full, families.causal, families.causal_document, families.random_eviction):
+            family = make(128, self.arguments.device)
+            row = {"family": family.name}
+            try:
+                line = ours.figures(self.arguments.bench, family.plain, self.folder / "host", device=self.arguments.device,
+                                    batch=1, heads=1, length=128, head_dim=128, rounds=0, host_rounds=9, forward_only=True)
+                row |= {"host_us": line["host_us"], "lowering": line["forward"]["lowering"]}
+            except ours.BenchError as problem:
+                row["failed"] = str(problem)
+            self.add("host", row)
+
+    def pairs(self):
+        for head_dim in self.arguments.head_dims:
+            for length in self.arguments.lengths:
+                size = Size(head_dim, length, self.arguments.tokens)
+                self.pair(size, families.hides_nothing(length, self.arguments.device), "plain",
+                          families.full(length, self.arguments.device))
+            size = Size(head_dim, self.arguments.tokens, self.arguments.tokens)
+            short, long = (families.causal_document(size.length, self.arguments.device, documents)
+                           for documents in (short_documents(size.length), long_documents(size.length)))
+            short.name, long.name = "causal documents of 128 to 1024", "causal documents of 8192"
+            for form in self.arguments.forms:
+                self.pair(size, short, form, long)
+
+    def pair(self, size, one, form, other):
+        """Throughput of one mask by that of another, both in the same form."""
+        row = {"mask": one.name, "form": form, "against": other.name, "head_dim": size.head_dim, "length": size.length}
+        with (self.start(one.form(form), "one", size, serve=True, forward_only=True) as mine,
+              self.start(other.form(form), "other", size, serve=True, forward_only=True) as theirs):
+            density, other_density = (family.density(size.length, self.arguments.device) for family in (one, other))
+            try:
+                row["lowering"] = [server.ready()["forward"]["lowering"] for server in (mine, theirs)]
+                times = interleaved({"mine": mine, "theirs": theirs}, "forward", self.arguments.rounds)
+            except ours.BenchError as problem:
+                self.add("pairs", row | {"failed": str(problem)})
+                return
+        speed = lambda ms, visible: size.flops("forward", visible) / ms / 1e9
+        self.add("pairs", row | {"tflops": speed(statistics.median(times["mine"]), density),
+                                 "against_tflops": speed(statistics.median(times["theirs"]), other_density),
+                                 "ratio": median_ratio(times["theirs"], times["mine"]) * density / other_density})
+
+    def plans(self):
+        """Masks whose tiles are settled by analysis (the first two) and pair by pair (the last)."""
+        from triton.testing import do_bench
+        compiled = torch.compile(torch.nn.attention.flex_attention.create_block_mask)
+        for length in self.arguments.lengths:
+            for make in (families.causal, families.causal_document, families.hash_sparse):
+                family = make(length, self.arguments.device)
+                line = ours.figures(self.arguments.bench, family.plain, self.folder / "plan", batch=1, heads=1,
+                                    length=length, head_dim=128, rounds=0, plan_rounds=9, forward_only=True)
+                torch_ms = do_bench(lambda: compiled(family.predicate, None, None, length, length, device="cuda"),
+                                    return_mode="median")
+                self.add("plans", {"family": family.name, "length": length, "plan_us": line["plan_us"],
+                                   "torch_us": 1e3 * torch_ms})
+
+    def succeeded(self):
+        """Whether every result of ours is there and right."""
+        return (all(row["ok"] for row in self.results["checks"])
+                and all(all(row["agrees"].values()) for row in self.results["times"])
+                and not any("failed" in row for part in ("host", "pairs") for row in self.results[part]))
 
 
-def markdown(machine, checks, rows):
-    lines = [f"# Attention on {machine['gpu']}", "",
-             f"torch {machine['torch']}, cuDNN {machine['cudnn']}, {machine['date']}. bf16; TFLOP/s on visible pairs. `cold` is "
-             "the time until the first forward and backward: for ours both compiles.", "",
-             "| mask | D | S | density | engine | forward ms | backward ms | forward TFLOP/s | backward TFLOP/s | cold s |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
-    for row in rows:
-        if "failed" in row:
-            lines.append(f"| {row['family']} | {row['head_dim']} | | | {row['engine']} | failed | | | | |")
-            continue
-        lines.append(f"| {row['family']} | {row['head_dim']} | {row['length']} | {row['density']:.4f} | {row['engine']} | "
-                     f"{row['forward_ms']:.3f} | {row['backward_ms']:.3f} | {row['forward_tflops']:.0f} | "
-                     f"{row['backward_tflops']:.0f} | {row['cold_s']:.2f} |")
-    lines += ["", "Largest errors against fp64 (B 2, H 4/2, S 1000), ours / plain bf16 attention:", "",
-              "| mask | D | out | lse | dq | dk | dv | |", "|---|---|---|---|---|---|---|---|"]
-    for row in checks:
-        cells = " | ".join(f"{row[name]['error']:.2e} / {row[name]['plain_bf16_error']:.2e}"
-                           for name in ("out", "lse", "dq", "dk", "dv"))
-        lines.append(f"| {row['family']} | {row['head_dim']} | {cells} | {'ok' if row['ok'] else 'OFF'} |")
-    return "\n".join(lines) + "\n"
+def short_documents(tokens):
+    """Documents of 128 to 1024 tokens; the last one ends where the tokens do."""
+    draw, ends = random.Random(0), [0]
+    while ends[-1] < tokens:
+        ends.append(min(tokens, ends[-1] + draw.randint(128, 1024)))
+    return families.Documents.of_lengths([end - start for start, end in zip(ends, ends[1:])])
+
+
+def long_documents(tokens):
+    length = min(8192, tokens)
+    return families.Documents.of_lengths([length] * (tokens // length))
+
+
+def machine(device):
+    return {"device": "CPU" if device == "cpu" else torch.cuda.get_device_name(), "torch": torch.__version__,
+            "cudnn": torch.backends.cudnn.version(), "date": time.strftime("%Y-%m-%d"),
+            "command": shlex.join(["compare.py", *sys.argv[1:]])}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def add_list(name, default, allowed=None):
+        def parse(text):
+            items = [item for item in text.split(",") if item]
+            unknown = [item for item in items if allowed and item not in allowed]
+            if unknown:
+                raise argparse.ArgumentTypeError(f"got {','.join(unknown)}; takes {','.join(allowed)}")
+            return items if allowed else [int(item) for item in items]
+        parser.add_argument(name, type=parse, default=parse(default))
+
+    parser.add_argument("--bench", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    add_list("--directions", "forward,backward", ("forward", "backward"))
+    add_list("--head-dims", "64,128")
+    add_list("--lengths", "8192,32768")
+    add_list("--families", ",".join(families.ALL), tuple(families.ALL))
+    add_list("--forms", "plain,bounds", report.OURS)
+    add_list("--engines", "cudnn,fa2,flex", peers.ENGINES)
+    add_list("--parts", "times,checks,host,pairs", ("times", "checks", "host", "pairs", "plans"))
+    parser.add_argument("--tokens", type=int, default=32768)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True)
-    parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--head-dims", default="64,128")
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--tokens", type=int, default=32768)
-    parser.add_argument("--families", default="")
-    parser.add_argument("--engines", default="cudnn,fa2,flex")
-    arguments = parser.parse_args()
-    arguments.head_dims = [int(text) for text in arguments.head_dims.split(",")]
-    arguments.families = [text for text in arguments.families.split(",") if text]
-    arguments.engines = [text for text in arguments.engines.split(",") if text]
+    arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    device = "cuda"
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
-               "cudnn": torch.backends.cudnn.version(), "date": time.strftime("%Y-%m-%d")}
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        checks = [row for head_dim in arguments.head_dims for row in check(arguments.bench, head_dim, device, folder)]
-        for row in checks:
-            print(json.dumps(row), flush=True)
-        rows = measure(arguments, device, folder)
-    (arguments.out / "gpu.json").write_text(json.dumps({"machine": machine, "checks": checks, "times": rows}, indent=1))
-    (arguments.out / "gpu.md").write_text(markdown(machine, checks, rows))
-    return 0 if all(row["ok"] for row in checks) else 1
+        comparison = Comparison(arguments, pathlib.Path(name))
+        for part in arguments.parts:
+            start = time.time()
+            getattr(comparison, part)()
+            print(f"{part}: {time.time() - start:.0f} s", flush=True)
+    try:
+        report.plot(comparison.results, arguments.out / "gpu.png")
+    except ImportError:
+        print("no plot: matplotlib is not installed")
+    return 0 if comparison.succeeded() else 1
 
 
 if __name__ == "__main__":
