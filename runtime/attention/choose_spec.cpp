@@ -24,12 +24,23 @@ bool rows_aligned(const TensorView& view) {
   return true;
 }
 
+/// True if a row stands for several: an axis is expanded.
+bool repeats_rows(const TensorView& view) {
+  for (std::size_t axis = 0; axis + 1 < static_cast<std::size_t>(view.rank); ++axis) {
+    if (view.shape[axis] > 1 && view.strides[axis] == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool rows_aligned(const AttentionCall& call) {
   const CallTensors tensors(call);
   for (const CallTensor& tensor : tensors.all()) {
-    if (tensor.view->rank == 4 && !rows_aligned(*tensor.view)) return false;  // lse is read by the element
+    if (tensor.view->rank != 4) continue;  // lse is read by the element
+    if (!rows_aligned(*tensor.view)) return false;
+    // Whether the copy engine of a forward takes a stride of 0 is nowhere said.
+    if (call.direction == Direction::forward && repeats_rows(*tensor.view)) return false;
   }
   return true;
 }

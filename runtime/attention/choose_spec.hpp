@@ -23,7 +23,7 @@ struct SpecChoice {
                                                      const BoundScore* score);
 
 /// True if every row of every tensor of the call starts at a multiple of 16 bytes, and none at a lower address than the
-/// one before.
+/// one before; of a forward, none at the same address either.
 [[nodiscard]] bool rows_aligned(const AttentionCall& call);
 
 [[nodiscard]] const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction);

@@ -129,6 +129,17 @@ TEST_F(AttentionPath, AlignmentIsReadFromPointersAndStrides) {
   EXPECT_TRUE(backend_->last_spec.aligned) << "the stride of an axis of one element is never used";
 }
 
+TEST_F(AttentionPath, AForwardWithExpandedInputsIsNotForTheCopyEngine) {
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  filled.key.strides[2] = 0;
+  ASSERT_TRUE(op_.run(filled).has_value());
+  EXPECT_FALSE(backend_->last_spec.aligned);
+  filled = call(Direction::backward, 5, 7);
+  filled.key.strides[2] = 0;
+  ASSERT_TRUE(op_.run(filled).has_value());
+  EXPECT_TRUE(backend_->last_spec.aligned);
+}
+
 // Field case F032.
 TEST_F(AttentionPath, BadInputCompilesAndLaunchesNothing) {
   AttentionCall filled = call(Direction::forward, 5, 7);
