@@ -286,11 +286,15 @@ TEST(EmulatedPlanner, ListsTooLongToSortRunFromTheLastRowToTheFirst) {
 }
 
 TEST(EmulatedPlanner, RandomProgramsAreClassifiedExactly) {
-  constexpr int program_count = 12;
+  // What is drawn differs between compilers, which evaluate arguments in orders of their own: drawn until both kinds of
+  // tile have been seen often.
+  constexpr int fewest_programs = 12;
+  constexpr int most_programs = 40;
+  constexpr int often = 50;
   std::mt19937_64 random(20251130);
   int partial = 0;
   int full = 0;
-  for (int i = 0; i < program_count; ++i) {
+  for (int i = 0; i < most_programs && (i < fewest_programs || full <= often || partial <= often); ++i) {
     mask::test::Environment environment = mask::test::random_environment(random);
     const auto expression = mask::test::random_expression(random, mask::ValueType::boolean, {});
     SCOPED_TRACE(expression.text);
@@ -303,8 +307,8 @@ TEST(EmulatedPlanner, RandomProgramsAreClassifiedExactly) {
     full += tally.full;
     partial += static_cast<int>(tally.slots.size());
   }
-  EXPECT_GT(full, 50);
-  EXPECT_GT(partial, 50);
+  EXPECT_GT(full, often);
+  EXPECT_GT(partial, often);
 }
 
 }  // namespace
