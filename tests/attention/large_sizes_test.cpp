@@ -1,10 +1,12 @@
-// large_sizes_test.cpp -- many heads, many batches and tensors of more than 2^31 elements or bytes.
+// large_sizes_test.cpp -- many heads, many batches, many partial tiles, and tensors of more than 2^31 elements or
+// bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "attention/attention_fixture.hpp"
+#include "attention/mask_data.hpp"
 
 namespace flashspan::tests {
 namespace {
@@ -32,6 +34,23 @@ TEST_P(LargeSizes, MoreHeadsOrBatchesThanAGridDimensionHolds) {
       }
     }
   }
+}
+
+// A plan keeps the bits of some thousand partial tiles (workspace_layout.hpp); those beyond are evaluated by the
+// kernel.
+TEST_P(LargeSizes, MorePartialTilesThanAPlanKeepsBitsOfAreExact) {
+  constexpr Index heads = 9000;  // each with one tile
+  constexpr Index length = 10;
+  const auto count = static_cast<std::size_t>(heads * length);
+  Integers query_ranks = random_integers(count, 0, 1000, 1);
+  Integers key_ranks = random_integers(count, 0, 1000, 2);
+  Scenario scenario{.shape = shape_of(1, heads, heads, length, length, 16), .backward = false};
+  scenario.mask = expect_value(Mask::parse("x[h, q] >= y[h, k]", {{"x", view_of(query_ranks, {heads, length})},
+                                                                  {"y", view_of(key_ranks, {heads, length})}}));
+  scenario.visible = [&](Index, Index h, Index q, Index k) {
+    return query_ranks[static_cast<std::size_t>(h * length + q)] >= key_ranks[static_cast<std::size_t>(h * length + k)];
+  };
+  expect_passes(scenario);
 }
 
 // F028
