@@ -7,6 +7,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "codegen/mask/make_node.hpp"
+
 namespace flashspan::mask {
 namespace {
 
@@ -154,29 +156,12 @@ NodeId Program::variable(Variable variable) {
   return add(std::move(node));
 }
 
-NodeId Program::unary(Op op, NodeId operand) {
-  Node result;
-  result.op = op;
-  result.type = op == Op::to_real ? ValueType::real : node(operand).type;
-  result.operands = {operand};
-  return add(std::move(result));
-}
+NodeId Program::unary(Op op, NodeId operand) { return add(make_unary(*this, op, operand)); }
 
-NodeId Program::binary(Op op, NodeId left, NodeId right) {
-  const bool compares = op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal;
-  Node result;
-  result.op = op;
-  result.type = compares ? ValueType::boolean : node(left).type;
-  result.operands = {left, right};
-  return add(std::move(result));
-}
+NodeId Program::binary(Op op, NodeId left, NodeId right) { return add(make_binary(*this, op, left, right)); }
 
 NodeId Program::select(NodeId condition, NodeId if_true, NodeId if_false) {
-  Node result;
-  result.op = Op::select;
-  result.type = node(if_true).type;
-  result.operands = {condition, if_true, if_false};
-  return add(std::move(result));
+  return add(make_select(*this, condition, if_true, if_false));
 }
 
 std::vector<VariableSet> Program::dependencies_by_node() const {

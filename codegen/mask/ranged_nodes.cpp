@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codegen/mask/interval_arithmetic.hpp"
+#include "codegen/mask/make_node.hpp"
 
 namespace flashspan::mask {
 
@@ -37,22 +38,9 @@ NodeId RangedNodes::variable(Variable variable) {
   return leaf(Op::variable, ValueType::integer, 0, static_cast<int>(variable));
 }
 
-NodeId RangedNodes::unary(Op op, NodeId operand) {
-  Node node;
-  node.op = op;
-  node.type = program_.node(operand).type;
-  node.operands = {operand};
-  return add(std::move(node));
-}
+NodeId RangedNodes::unary(Op op, NodeId operand) { return add(make_unary(program_, op, operand)); }
 
-NodeId RangedNodes::binary(Op op, NodeId left, NodeId right) {
-  const bool compares = op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal;
-  Node node;
-  node.op = op;
-  node.type = compares ? ValueType::boolean : program_.node(left).type;
-  node.operands = {left, right};
-  return add(std::move(node));
-}
+NodeId RangedNodes::binary(Op op, NodeId left, NodeId right) { return add(make_binary(program_, op, left, right)); }
 
 NodeId RangedNodes::minimum(NodeId left, NodeId right) {
   if (range(left).hi <= range(right).lo) return left;
@@ -67,11 +55,7 @@ NodeId RangedNodes::maximum(NodeId left, NodeId right) {
 }
 
 NodeId RangedNodes::select(NodeId condition, NodeId if_true, NodeId if_false) {
-  Node node;
-  node.op = Op::select;
-  node.type = program_.node(if_true).type;
-  node.operands = {condition, if_true, if_false};
-  return add(std::move(node));
+  return add(make_select(program_, condition, if_true, if_false));
 }
 
 NodeId RangedNodes::less(NodeId left, NodeId right) {

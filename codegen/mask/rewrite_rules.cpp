@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "codegen/mask/constant_folding.hpp"
+#include "codegen/mask/make_node.hpp"
 
 namespace flashspan::mask {
 namespace {
@@ -132,23 +133,9 @@ NodeId Rewriter::add(Node node) {
   return result;
 }
 
-NodeId Rewriter::unary(Op op, NodeId operand) {
-  Node node;
-  node.op = op;
-  node.type = program_.node(operand).type;
-  node.operands = {operand};
-  return add(std::move(node));
-}
+NodeId Rewriter::unary(Op op, NodeId operand) { return add(make_unary(program_, op, operand)); }
 
-// Two operands of `op`, whose result has their type or, for a comparison, is a boolean.
-NodeId Rewriter::binary(Op op, NodeId left, NodeId right) {
-  Node node;
-  node.op = op;
-  const bool compares = op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal;
-  node.type = compares ? ValueType::boolean : program_.node(left).type;
-  node.operands = {left, right};
-  return add(std::move(node));
-}
+NodeId Rewriter::binary(Op op, NodeId left, NodeId right) { return add(make_binary(program_, op, left, right)); }
 
 void Rewriter::remember(NodeId node) {
   for (auto id = static_cast<NodeId>(depths_.size()); id <= node; ++id) {
