@@ -74,8 +74,7 @@ std::span<const TileConfig> candidates(const KernelSpec& spec, bool light_mask) 
   return {};
 }
 
-std::int64_t mma_shared_bytes(const KernelSpec& spec) {
-  const TileConfig& tile = spec.tile;
+std::int64_t mma_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   const std::int64_t qk_pitch = padded_head_dim(spec.head_dim_qk) + row_padding;
   const std::int64_t v_pitch = padded_head_dim(spec.head_dim_v) + row_padding;
   switch (spec.direction) {
@@ -93,15 +92,25 @@ std::int64_t mma_shared_bytes(const KernelSpec& spec) {
 
 /// Panels of 64 columns (templates/ptx/warpgroup.cuh), and the barriers and items of templates/attention/
 /// forward_hopper.cuh.
-std::int64_t hopper_shared_bytes(const KernelSpec& spec) {
+std::int64_t hopper_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   constexpr std::int64_t panel_columns = 64;
   constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
   constexpr std::int64_t exchange_bytes = 256;
   const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
   const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
-  const TileConfig& tile = spec.tile;
   return (tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) * panel_row_bytes +
          exchange_bytes;
+}
+
+/// Of a spec with this tile in place of its own.
+std::int64_t shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
+  switch (spec.family) {
+    case KernelFamily::mma:
+      return mma_shared_bytes(spec, tile);
+    case KernelFamily::hopper:
+      return hopper_shared_bytes(spec, tile);
+  }
+  return 0;
 }
 
 Result<void> check_head_dim(const char* name, int head_dim) {
@@ -114,11 +123,11 @@ Result<void> check_head_dim(const char* name, int head_dim) {
 
 /// Of the 232 registers of a computing thread of the hopper family, scores, weights and results take these; what is
 /// left is for addresses, row maxima and the mask. The mma family's tiles are all small enough.
-bool registers_fit(const KernelSpec& spec) {
+bool registers_fit(const KernelSpec& spec, const TileConfig& tile) {
   if (spec.family != KernelFamily::hopper) return true;
   constexpr int most_registers = 190;
-  const int scores = spec.tile.block_n / 2;
-  const int weights = spec.tile.block_n / 4;
+  const int scores = tile.block_n / 2;
+  const int weights = tile.block_n / 4;
   return scores + weights + padded_head_dim(spec.head_dim_v) / 2 <= most_registers;
 }
 
@@ -140,15 +149,7 @@ std::int64_t shared_memory_limit(Arch arch) {
   }
 }
 
-std::int64_t shared_memory_bytes(const KernelSpec& spec) {
-  switch (spec.family) {
-    case KernelFamily::mma:
-      return mma_shared_bytes(spec);
-    case KernelFamily::hopper:
-      return hopper_shared_bytes(spec);
-  }
-  return 0;
-}
+std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
 FamilyChoice choose_family(const KernelSpec& spec) {
   if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
@@ -167,10 +168,8 @@ Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {
   if (const auto fits = check_head_dim("head_dim_qk", spec.head_dim_qk); !fits) return fits.error();
   if (const auto fits = check_head_dim("head_dim_v", spec.head_dim_v); !fits) return fits.error();
   const std::int64_t limit = shared_memory_limit(spec.target.arch);
-  KernelSpec tried = spec;
   for (const TileConfig& tile : candidates(spec, light_mask)) {
-    tried.tile = tile;
-    if (shared_memory_bytes(tried) <= limit && registers_fit(tried)) return tile;
+    if (shared_bytes(spec, tile) <= limit && registers_fit(spec, tile)) return tile;
   }
   return Error{
       ErrorCode::unsupported, "head_dim_qk",

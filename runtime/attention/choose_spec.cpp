@@ -12,35 +12,27 @@ namespace {
 
 constexpr std::int64_t copy_bytes = 16;  // the widest copy that the kernels use
 
-bool rows_aligned(const TensorView& view) {
+/// Strides of axes that are used are multiples of the widest copy, and at least `least_stride`.
+bool rows_aligned(const TensorView& view, std::int64_t least_stride) {
   if (reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes != 0) return false;
   const std::int64_t element_bytes = size_in_bytes(view.dtype);
   for (int axis = 0; axis + 1 < view.rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
-    if (view.shape[index] <= 1) continue;
-    // The copy engine takes strides as unsigned numbers.
-    if (view.strides[index] < 0 || view.strides[index] * element_bytes % copy_bytes != 0) return false;
+    const std::int64_t stride = view.strides[index];
+    if (view.shape[index] > 1 && (stride < least_stride || stride * element_bytes % copy_bytes != 0)) return false;
   }
   return true;
-}
-
-/// True if a row stands for several: an axis is expanded.
-bool repeats_rows(const TensorView& view) {
-  for (std::size_t axis = 0; axis + 1 < static_cast<std::size_t>(view.rank); ++axis) {
-    if (view.shape[axis] > 1 && view.strides[axis] == 0) return true;
-  }
-  return false;
 }
 
 }  // namespace
 
 bool rows_aligned(const AttentionCall& call) {
+  // The copy engine, which a forward may use, takes strides as unsigned numbers; whether it takes 0 is nowhere said.
+  const std::int64_t least_stride = call.direction == Direction::forward ? 1 : 0;
   const CallTensors tensors(call);
   for (const CallTensor& tensor : tensors.all()) {
-    if (tensor.view->rank != 4) continue;  // lse is read by the element
-    if (!rows_aligned(*tensor.view)) return false;
-    // Whether the copy engine of a forward takes a stride of 0 is nowhere said.
-    if (call.direction == Direction::forward && repeats_rows(*tensor.view)) return false;
+    // lse is read by the element.
+    if (tensor.view->rank == 4 && !rows_aligned(*tensor.view, least_stride)) return false;
   }
   return true;
 }
