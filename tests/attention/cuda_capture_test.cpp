@@ -23,11 +23,21 @@ class CudaCapture : public AttentionTest {
     return expect_value(Attention::open(device(), options));
   }
 
+  /// Ends the stream's capture and runs its graph once.
+  void run_captured(const SideStream& side) const {
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    expect_cuda(side.driver.end_capture(side.handle(), &graph));
+    expect_cuda(side.driver.instantiate(&executable, graph, 0));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    expect_cuda(side.driver.destroy_executable(executable));
+    expect_cuda(side.driver.destroy_graph(graph));
+  }
+
   /// A capture that the calls are refused in is as good after it as before: it goes on, and its graph runs.
   void expect_refused_without_harm(const QueuedCalls& calls, Attention& attention, SideStream& side) {
     const Buffer witness = expect_value(Buffer::allocate(device(), 2));
-    CUgraph graph = nullptr;
-    CUgraphExec executable = nullptr;
     expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
     expect_cuda(side.driver.memset_async(address_of(witness.data()), 11, 1, side.handle()));
     for (const Result<void>& refused : {attention.forward(calls.forward), attention.backward(calls.backward)}) {
@@ -40,31 +50,19 @@ class CudaCapture : public AttentionTest {
     expect_cuda(side.driver.is_capturing(side.handle(), &status));
     EXPECT_EQ(status, capture_status_active);
     expect_cuda(side.driver.memset_async(address_of(witness.data()) + 1, 22, 1, side.handle()));
-    expect_cuda(side.driver.end_capture(side.handle(), &graph));
-    expect_cuda(side.driver.instantiate(&executable, graph, 0));
-    expect_cuda(side.driver.launch_graph(executable, side.handle()));
-    expect_value(synchronize(device(), {side.handle()}));
+    run_captured(side);
     std::array<unsigned char, 2> got{};
     expect_value(witness.copy_to_host(got.data(), 2));
     EXPECT_EQ(got, (std::array<unsigned char, 2>{11, 22}));
-    expect_cuda(side.driver.destroy_executable(executable));
-    expect_cuda(side.driver.destroy_graph(graph));
   }
 
   /// Captures both calls and expects a replay of them to give `expected`.
   void expect_captured(const QueuedCalls& calls, const PlacedCall& placed, Attention& attention, SideStream& side,
                        const oracle::Answer& expected) {
-    CUgraph graph = nullptr;
-    CUgraphExec executable = nullptr;
     expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
     calls.queue(attention);
-    expect_cuda(side.driver.end_capture(side.handle(), &graph));
-    expect_cuda(side.driver.instantiate(&executable, graph, 0));
-    expect_cuda(side.driver.launch_graph(executable, side.handle()));
-    expect_value(synchronize(device(), {side.handle()}));
+    run_captured(side);
     EXPECT_TRUE(same_bits(placed.read(), expected));
-    expect_cuda(side.driver.destroy_executable(executable));
-    expect_cuda(side.driver.destroy_graph(graph));
   }
 
   cli_test::Folder folder_;
@@ -158,21 +156,14 @@ TEST_P(CudaCapture, AKernelMadeByAnotherThreadDuringACaptureDoesNotBreakIt) {
   other.mask = expect_value(Mask::parse("(q * 5 >= k * 4) & (k % 11 != 3)"));
   const PlacedCall elsewhere(other, inputs, device(), dtype());
 
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
   expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
   expect_value(fresh.forward(calls.forward));
   Result<KernelRecord> made = Error{};
   std::thread([&] { made = fresh.prepare(elsewhere.forward_call()); }).join();
   EXPECT_TRUE(made) << made.error().message();
   expect_value(fresh.backward(calls.backward));
-  expect_cuda(side.driver.end_capture(side.handle(), &graph));
-  expect_cuda(side.driver.instantiate(&executable, graph, 0));
-  expect_cuda(side.driver.launch_graph(executable, side.handle()));
-  expect_value(synchronize(device(), {side.handle()}));
+  run_captured(side);
   EXPECT_TRUE(same_bits(placed.read(), expected));
-  expect_cuda(side.driver.destroy_executable(executable));
-  expect_cuda(side.driver.destroy_graph(graph));
 }
 
 }  // namespace
