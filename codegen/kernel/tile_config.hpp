@@ -28,8 +28,20 @@ struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
   std::string reason;  ///< one line for `flashspan explain`
 };
-/// The fastest family that can serve a spec whose direction, target and alignment are set.
-[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec);
+/// The fastest family that can serve a spec whose direction, target, head dims and alignment are set; if
+/// `deterministic`, of those whose sums have one order.
+[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec, bool deterministic = false);
+
+/// `lowering`, or the next more general one that kernels of the spec's direction and family know.
+[[nodiscard]] mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering);
+
+/// How the two warpgroups of a hopper backward share the product for dQ of one tile.
+struct QueryGradientShare {
+  int columns;  ///< of dQ
+  int keys;     ///< that the product sums over
+  int sums;     ///< shares that are summed apart: 2, or 1 if both warpgroups add to the same
+};
+[[nodiscard]] QueryGradientShare query_gradient_share(const KernelSpec& spec);
 
 /// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.

@@ -44,6 +44,9 @@ struct BackwardCall {
   const Mask* mask = nullptr;
   const Score* score = nullptr;
   std::optional<float> scale;
+  /// True: the same call gives the same bits, every time. False: kernels may add up dQ in the order in which tiles get
+  /// done, which is faster. (A forward, and the CPU, are always deterministic.)
+  bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
   Stream stream;

@@ -51,6 +51,7 @@ struct Attention::State {
     filled.query_gradient = call.query_gradient;
     filled.key_gradient = call.key_gradient;
     filled.value_gradient = call.value_gradient;
+    filled.deterministic = call.deterministic;
     return filled;
   }
 

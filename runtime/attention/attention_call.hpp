@@ -50,6 +50,7 @@ struct AttentionCall {
   const BoundMask* mask = nullptr;    ///< never null
   const BoundScore* score = nullptr;  ///< null: none
   std::optional<float> scale;
+  bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
   Stream stream;

@@ -52,7 +52,8 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
                           call.query.dtype,
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
-                          rows_aligned(call)};
+                          rows_aligned(call),
+                          call.deterministic};
   auto spec = choose_spec(choice, *call.mask, call.score);
   if (!spec) return spec.error();
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};

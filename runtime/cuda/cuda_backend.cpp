@@ -141,13 +141,17 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
     std::int64_t blocks;  // 0: not launched
     int threads;
   };
-  const std::array<Step, 7> steps{{{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
-                                   {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
-                                   {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
-                                   {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
-                                   {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
-                                   {EntryPoint::backward_dq, grids.backward_dq, threads},
-                                   {EntryPoint::backward_dkdv, grids.backward_dkdv, threads}}};
+  constexpr int query_gradient_threads = 256;
+  const std::array<Step, 9> steps{
+      {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
+       {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
+       {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
+       {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
+       {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
+       {EntryPoint::backward_dq, grids.backward_dq, threads},
+       {EntryPoint::backward_dkdv, grids.backward_dkdv, threads},
+       {EntryPoint::backward_tiles, std::min(grids.backward_tiles, most_blocks), threads},
+       {EntryPoint::backward_query_gradient, grids.backward_query_gradient, query_gradient_threads}}};
   // Kernels that take no maps do not look at the fourth.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
   for (const Step& step : steps) {

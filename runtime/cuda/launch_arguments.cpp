@@ -49,7 +49,11 @@ Result<LookupTensor> lookup_tensor(const std::string& name, const TensorView& vi
 void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpec& spec, void* workspace,
                         const PlanSize& size, const WorkspaceLayout& layout) {
   const auto at = [workspace](const WorkspacePart& part) { return part_address(workspace, part); };
-  parameters.delta = spec.direction == Direction::backward ? static_cast<float*>(at(layout.delta)) : nullptr;
+  if (spec.direction == Direction::backward) {
+    parameters.delta = static_cast<float*>(at(layout.delta));
+    parameters.shifted_lse = static_cast<float*>(at(layout.shifted_lse));
+    parameters.query_gradient_sums = static_cast<float*>(at(layout.query_gradient_sums));
+  }
   if (spec.lowering == mask::LoweringKind::none) return;
   const auto lists = [&](const ListParts& parts) {
     return TilePlanArguments{static_cast<int*>(at(parts.counts)), static_cast<TileEntry*>(at(parts.entries)),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/kernel/tile_config.hpp"
 #include "templates/attention/parameters.cuh"
 
 namespace flashspan::cuda {
@@ -46,13 +47,26 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const bool backward = spec.direction == Direction::backward;
   place_lists(layout.by_query, plan.query_tiles, plan.key_tiles);
   if (backward) place_lists(layout.by_key, plan.key_tiles, plan.query_tiles);
-  const std::int64_t bytes_per_slot = std::int64_t{4} * spec.tile.block_m * word;
-  layout.bit_slots = std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot);
+  const std::int64_t bytes_per_slot = std::int64_t{4} * (backward ? spec.tile.block_n : spec.tile.block_m) * word;
+  const bool reads_bits = !backward || spec.lowering == mask::LoweringKind::bit_tiles;
+  layout.bit_slots = reads_bits ? std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot) : 0;
   place(layout.bits, layout.bit_slots, bytes_per_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
   place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
-  if (backward) place(layout.delta, shape.batch * shape.query_heads * shape.q_len, word);
+  if (backward) {
+    const bool padded = spec.family == kernel::KernelFamily::hopper;
+    const std::int64_t lists = shape.batch * shape.query_heads;
+    const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
+    const std::int64_t rows = lists * (padded ? query_tiles * spec.tile.block_m : shape.q_len);
+    place(layout.delta, rows, word);
+    if (padded) {
+      constexpr std::int64_t warpgroup_rows = 64;
+      const kernel::QueryGradientShare share = kernel::query_gradient_share(spec);
+      place(layout.shifted_lse, rows, word);
+      place(layout.query_gradient_sums, lists * query_tiles * share.sums * warpgroup_rows * share.columns, word);
+    }
+  }
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;
 }

@@ -100,6 +100,7 @@ ForwardCall PlacedCall::forward_call() const {
 
 BackwardCall PlacedCall::backward_call() const {
   BackwardCall call;
+  call.deterministic = scenario_.deterministic;
   call.query = query_.view();
   call.key = key_.view();
   call.value = value_.view();

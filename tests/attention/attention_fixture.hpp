@@ -41,6 +41,7 @@ struct Scenario {
   bool with_lse = true;  ///< forward only: whether lse is asked for
   bool backward = true;
   bool lse_gradient = false;
+  bool deterministic = false;  ///< for whoever compares bits: sums of dQ may have any order else
   // Memory arrangements; results lie as their inputs do.
   Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {};
 };

@@ -66,7 +66,8 @@ class CudaCapture : public AttentionTest {
   }
 
   cli_test::Folder folder_;
-  Scenario scenario_{.shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true};
+  Scenario scenario_{
+      .shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
 };
 const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
 INSTANTIATE_TEST_SUITE_P(Places, CudaCapture, testing::ValuesIn(on_the_gpu), name_of);
