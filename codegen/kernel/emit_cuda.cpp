@@ -83,7 +83,8 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
       entries.emplace_back(entry_forward);
       break;
     case Direction::backward:
-      entries.insert(entries.end(), {entry_backward_delta, entry_backward_dq, entry_backward_dkdv});
+      entries.insert(entries.end(),
+                     {entry_backward_delta, entry_backward_sink, entry_backward_dq, entry_backward_dkdv});
       break;
   }
   return entries;

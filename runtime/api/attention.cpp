@@ -25,6 +25,7 @@ struct Attention::State {
     filled.query = call.query;
     filled.key = call.key;
     filled.value = call.value;
+    filled.sink = call.sink;
     filled.out = call.out;
     filled.lse = call.lse;
     filled.mask = call.mask != nullptr ? &call.mask->state() : &full.state();
@@ -51,6 +52,7 @@ struct Attention::State {
     filled.query_gradient = call.query_gradient;
     filled.key_gradient = call.key_gradient;
     filled.value_gradient = call.value_gradient;
+    filled.sink_gradient = call.sink_gradient;
     return filled;
   }
 

@@ -24,6 +24,9 @@ TensorArgument tensor_argument(const TensorView& view) {
   return TensorArgument{view.data, view.strides[0], view.strides[1], view.strides[2]};
 }
 
+/// [H].
+TensorArgument head_argument(const TensorView& view) { return TensorArgument{view.data, 0, view.strides[0], 0}; }
+
 Error too_many(const char* role, const char* what, std::size_t got, int takes) {
   return Error{ErrorCode::unsupported, std::string(role) + " " + what, std::to_string(got),
                "at most " + std::to_string(takes) + " on CUDA", ""};
@@ -91,6 +94,8 @@ AttentionParameters attention_parameters(const kernel::KernelSpec& spec, const b
   parameters.value_gradient = tensor_argument(args.value_gradient);
   parameters.lse = tensor_argument(args.lse);
   parameters.lse_gradient = tensor_argument(args.lse_gradient);
+  parameters.sink = head_argument(args.sink);
+  parameters.sink_gradient = head_argument(args.sink_gradient);
   parameters.batch = static_cast<int>(args.shape.batch);
   parameters.query_heads = static_cast<int>(args.shape.query_heads);
   parameters.kv_heads = static_cast<int>(args.shape.kv_heads);

@@ -71,6 +71,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
       const std::int64_t lists = shape.query_heads * shape.batch;
       const bool too_many = lists != 0 && shape.q_len > largest_int32 * rows_per_block / lists;
       grids.backward_delta = too_many ? largest_int32 + 1 : divide_up(shape.q_len * lists, rows_per_block);
+      grids.backward_sink = shape.query_heads;
       grids.backward_dq = blocks(query_tiles, shape.query_heads, shape.batch);
       grids.backward_dkdv = blocks(key_tiles, shape.kv_heads, shape.batch);
       break;

@@ -74,8 +74,9 @@ struct TensorMaps {
 struct AttentionParameters {
   TensorArgument query, key, value, out;
   TensorArgument out_gradient, query_gradient, key_gradient, value_gradient;
-  TensorArgument lse, lse_gradient;  // [B, H, Sq] fp32: stride_row is the stride of the row axis
-  float* delta;                      // [B, H, Sq] fp32 workspace of the backward: rowsum(dO * O) - dLSE
+  TensorArgument lse, lse_gradient;    // [B, H, Sq] fp32: stride_row is the stride of the row axis
+  TensorArgument sink, sink_gradient;  // [H] fp32: stride_head alone
+  float* delta;                        // [B, H, Sq] fp32 workspace of the backward: rowsum(dO * O) - dLSE
   int batch, query_heads, kv_heads, q_len, kv_len;
   float scale;
   int* next_item;              // work counter of persistent kernels, zeroed by the planner; null without a plan
@@ -85,7 +86,7 @@ struct AttentionParameters {
   PlanScratch scratch;
 };
 
-// Threads of a block of the planner's kernels, and of attention_backward_delta.
+// Threads of a block of the planner's kernels, and of those in backward_rows.cuh.
 constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
 
