@@ -86,7 +86,7 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
       entries.emplace_back(entry_forward);
       break;
     case Direction::backward:
-      entries.emplace_back(entry_backward_delta);
+      entries.insert(entries.end(), {entry_backward_delta, entry_backward_sink});
       switch (spec.family) {
         case KernelFamily::mma:
           entries.insert(entries.end(), {entry_backward_dq, entry_backward_dkdv});

@@ -25,6 +25,7 @@ struct Attention::State {
     filled.query = call.query;
     filled.key = call.key;
     filled.value = call.value;
+    filled.sink = call.sink;
     filled.out = call.out;
     filled.lse = call.lse;
     filled.mask = call.mask != nullptr ? &call.mask->state() : &full.state();
@@ -52,6 +53,7 @@ struct Attention::State {
     filled.key_gradient = call.key_gradient;
     filled.value_gradient = call.value_gradient;
     filled.deterministic = call.deterministic;
+    filled.sink_gradient = call.sink_gradient;
     return filled;
   }
 

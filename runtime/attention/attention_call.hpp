@@ -44,9 +44,9 @@ struct BoundScore : BoundProgram {};
 /// As ForwardCall and BackwardCall of flashspan/attention.hpp; the gradients belong to the backward only.
 struct AttentionCall {
   Direction direction = Direction::forward;
-  TensorView query, key, value, out, lse;
+  TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient;
-  TensorView query_gradient, key_gradient, value_gradient;
+  TensorView query_gradient, key_gradient, value_gradient, sink_gradient;
   const BoundMask* mask = nullptr;    ///< never null
   const BoundScore* score = nullptr;  ///< null: none
   std::optional<float> scale;

@@ -24,6 +24,7 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   args.query = call.query;
   args.key = call.key;
   args.value = call.value;
+  args.sink = call.sink;
   args.out = call.out;
   args.lse = call.lse;
   args.out_gradient = call.out_gradient;
@@ -31,6 +32,7 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   args.query_gradient = call.query_gradient;
   args.key_gradient = call.key_gradient;
   args.value_gradient = call.value_gradient;
+  args.sink_gradient = call.sink_gradient;
   args.scale = call.scale.value_or(1.0F / std::sqrt(static_cast<float>(shape.head_dim_qk)));
   args.mask_program = &call.mask->program;
   args.mask_bindings = &call.mask->bindings;

@@ -31,7 +31,7 @@ class CallTensors {
 
  private:
   void add(const CallTensor& tensor) { tensors_[count_++] = tensor; }
-  std::array<CallTensor, 10> tensors_{};
+  std::array<CallTensor, 12> tensors_{};
   std::size_t count_ = 0;
 };
 

@@ -49,11 +49,11 @@ struct Binary {
 };
 
 /// Everything one call needs beside the kernel. Tensors are [B, H, S, D] views with any strides as long as D is
-/// contiguous; lse and lse_gradient are [B, Hq, Sq] fp32.
+/// contiguous; lse and lse_gradient are [B, Hq, Sq] fp32, sink and sink_gradient [Hq] fp32.
 struct LaunchArgs {
   AttentionShape shape;
-  TensorView query, key, value, out, lse;
-  TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient;  // backward only
+  TensorView query, key, value, sink, out, lse;
+  TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient, sink_gradient;  // backward only
   float scale = 1;
   const mask::Program* mask_program = nullptr;
   const mask::Bindings* mask_bindings = nullptr;

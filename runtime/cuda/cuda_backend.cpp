@@ -136,18 +136,20 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   if (const auto prepared = prepare(*device_.driver, spec, args, call); !prepared) return prepared;
   const LaunchGrids& grids = call.grids;
   const auto [most_blocks, threads] = block_shape(spec, facts_.processors);
+  const std::int64_t sink_blocks = args.sink_gradient.given() ? grids.backward_sink : 0;
   struct Step {
     EntryPoint entry;
     std::int64_t blocks;  // 0: not launched
     int threads;
   };
   constexpr int query_gradient_threads = 256;
-  const std::array<Step, 9> steps{
+  const std::array<Step, 10> steps{
       {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
        {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
        {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
        {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
        {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
+       {EntryPoint::backward_sink, sink_blocks, delta_threads},
        {EntryPoint::backward_dq, grids.backward_dq, threads},
        {EntryPoint::backward_dkdv, grids.backward_dkdv, threads},
        {EntryPoint::backward_tiles, std::min(grids.backward_tiles, most_blocks), threads},

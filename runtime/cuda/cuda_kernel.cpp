@@ -24,6 +24,8 @@ const char* name_of(EntryPoint entry) {
       return kernel::entry_forward;
     case EntryPoint::backward_delta:
       return kernel::entry_backward_delta;
+    case EntryPoint::backward_sink:
+      return kernel::entry_backward_sink;
     case EntryPoint::backward_dq:
       return kernel::entry_backward_dq;
     case EntryPoint::backward_dkdv:
@@ -51,6 +53,7 @@ std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::Kern
       break;
     case Direction::backward:
       entries.emplace_back(EntryPoint::backward_delta, 0);
+      entries.emplace_back(EntryPoint::backward_sink, 0);
       switch (spec.family) {
         case kernel::KernelFamily::mma:
           entries.emplace_back(EntryPoint::backward_dq, shared);

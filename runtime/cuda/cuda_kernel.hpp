@@ -21,6 +21,7 @@ enum class EntryPoint {
   plan_lists,
   forward,
   backward_delta,
+  backward_sink,
   backward_dq,
   backward_dkdv,
   backward_tiles,

@@ -24,6 +24,9 @@ TensorArgument tensor_argument(const TensorView& view) {
   return TensorArgument{view.data, view.strides[0], view.strides[1], view.strides[2]};
 }
 
+/// [H].
+TensorArgument head_argument(const TensorView& view) { return TensorArgument{view.data, 0, view.strides[0], 0}; }
+
 Error too_many(const char* role, const char* what, std::size_t got, int takes) {
   return Error{ErrorCode::unsupported, std::string(role) + " " + what, std::to_string(got),
                "at most " + std::to_string(takes) + " on CUDA", ""};
@@ -95,12 +98,15 @@ AttentionParameters attention_parameters(const kernel::KernelSpec& spec, const b
   parameters.value_gradient = tensor_argument(args.value_gradient);
   parameters.lse = tensor_argument(args.lse);
   parameters.lse_gradient = tensor_argument(args.lse_gradient);
+  parameters.sink = head_argument(args.sink);
+  parameters.sink_gradient = head_argument(args.sink_gradient);
   parameters.batch = static_cast<int>(args.shape.batch);
   parameters.query_heads = static_cast<int>(args.shape.query_heads);
   parameters.kv_heads = static_cast<int>(args.shape.kv_heads);
   parameters.q_len = static_cast<int>(args.shape.q_len);
   parameters.kv_len = static_cast<int>(args.shape.kv_len);
   parameters.scale = args.scale;
+  parameters.statistics_rows = static_cast<int>(statistics_rows(spec, args.shape));
   parameters.section_heads = section_heads(args.shape, size_in_bytes(spec.dtype));
   place_in_workspace(parameters, spec, args.workspace, size, layout);
   return parameters;

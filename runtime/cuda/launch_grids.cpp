@@ -60,6 +60,7 @@ std::int64_t delta_grid(const AttentionShape& shape, std::int64_t rows_per_head,
 
 void backward_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const AttentionShape& shape,
                     std::int64_t query_tiles, std::int64_t key_tiles) {
+  grids.backward_sink = shape.query_heads;
   const std::int64_t of_queries = blocks(query_tiles, shape.query_heads, shape.batch);
   const std::int64_t of_keys = blocks(key_tiles, shape.kv_heads, shape.batch);
   switch (spec.family) {

@@ -55,12 +55,11 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
   place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
   if (backward) {
-    const bool padded = spec.family == kernel::KernelFamily::hopper;
     const std::int64_t lists = shape.batch * shape.query_heads;
-    const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
-    const std::int64_t rows = lists * (padded ? query_tiles * spec.tile.block_m : shape.q_len);
+    const std::int64_t rows = lists * statistics_rows(spec, shape);
     place(layout.delta, rows, word);
-    if (padded) {
+    if (spec.family == kernel::KernelFamily::hopper) {
+      const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
       constexpr std::int64_t warpgroup_rows = 64;
       const kernel::QueryGradientShare share = kernel::query_gradient_share(spec);
       place(layout.shifted_lse, rows, word);
@@ -69,6 +68,16 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   }
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;
+}
+
+std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape) {
+  switch (spec.family) {
+    case kernel::KernelFamily::mma:
+      return shape.q_len;
+    case kernel::KernelFamily::hopper:
+      return divide_up(shape.q_len, spec.tile.block_m) * spec.tile.block_m;
+  }
+  return 0;
 }
 
 void* part_address(void* workspace, const WorkspacePart& part) {

@@ -52,6 +52,9 @@ inline constexpr std::int64_t bit_tile_bytes = std::int64_t{16} << 20;
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan);
 
+/// Rows of one head in delta and shifted_lse of a backward.
+[[nodiscard]] std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape);
+
 /// Where a part stands in a workspace that starts at `workspace`.
 [[nodiscard]] void* part_address(void* workspace, const WorkspacePart& part);
 

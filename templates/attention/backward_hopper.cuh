@@ -7,6 +7,7 @@
 // attention_backward_query_gradient rounds the sums of dQ.
 #pragma once
 
+#include "attention/backward_sink.cuh"
 #include "attention/warpgroup_work.cuh"
 #include "generated/backward_products.cuh"
 #include "ptx/reduce.cuh"
@@ -378,15 +379,12 @@ __device__ __forceinline__ void store_fragments(u32 shared, const u32 (&fragment
   }
 }
 
-/// True if a raw score is NaN or infinite, or a delta of the lane's columns is: rows of key, query or dO that hold NaN
-/// or infinity show themselves so.
-__device__ __forceinline__ bool any_non_finite_here(const float (&scores)[block_m / 2], const float* delta) {
-  float sum = 0.f;  // stays 0 as long as all are finite
+/// 0 as long as all values are finite.
+__device__ __forceinline__ float doubt_about(const float (&values)[block_m / 2]) {
+  float sum = 0.f;
 #pragma unroll
-  for (int i = 0; i < block_m / 2; ++i) sum = scores[i] * 0.f + sum;
-#pragma unroll
-  for (int i = 0; i < block_m / 8; ++i) sum = delta[8 * i] * 0.f + delta[8 * i + 1] * 0.f + sum;
-  return !(sum == 0.f);
+  for (int i = 0; i < block_m / 2; ++i) sum = values[i] * 0.f + sum;
+  return sum;
 }
 
 constexpr int consumer_threads = consumer_warpgroups * warpgroup_threads;
@@ -601,16 +599,14 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         pin(scores);
         pin(key_gradient);
         if (i > 0) release(exchange.query_empty[(step_number - 1) % num_stages]);
-        if (has_plan && masked &&
-            named_barrier_any(doubt_barrier, consumer_threads, any_non_finite_here(scores, delta))) {
-          ask_for_cleaning(exchange, static_cast<int>(stage));
-          wait_for_cleaning();
-        }
         u32 weight_fragments[block_m / 4];
         u32 gradient_fragments[block_m / 4];
+        float doubt = 0.f;
+        if (has_plan && masked) doubt = doubt_about(scores);
         if constexpr (has_score) {
           wait_for_products<0>();
           pin(gradients);
+          if (has_plan && masked) doubt += doubt_about(gradients);
           weigh_and_differentiate(c, step, scores, gradients, lse, delta);
           if (masked) {
             hide(scores, words);
@@ -621,11 +617,16 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           if (masked) hide(scores, words);
           wait_for_products<0>();
           pin(gradients);
+          if (has_plan && masked) doubt += doubt_about(gradients);
           differentiate(gradients, scores, delta);
           if (masked) hide(gradients, words);
         }
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
+        if (has_plan && masked && named_barrier_any(doubt_barrier, consumer_threads, !(doubt == 0.f))) {
+          ask_for_cleaning(exchange, static_cast<int>(stage));
+          wait_for_cleaning();
+        }
         if (has_plan && exchange.cleaned) {
           if (!masked) words[0] = words[1] = 0xffffffffu;
           poison(exchange, static_cast<int>(stage), words, weight_fragments, gradient_fragments);
@@ -696,7 +697,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
   const long long padded_row =
       static_cast<long long>(blockIdx.x) * (delta_threads / lanes_per_row) + threadIdx.x / lanes_per_row;
   const int lane = static_cast<int>(threadIdx.x) % lanes_per_row;
-  const int rows_per_head = query_tiles_of(p) * block_m;
+  const int rows_per_head = p.statistics_rows;
   if (padded_row >= static_cast<long long>(p.batch) * p.query_heads * rows_per_head) return;
   const int q = static_cast<int>(padded_row % rows_per_head);
   const int h = static_cast<int>(padded_row / rows_per_head % p.query_heads);
@@ -710,10 +711,12 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
                                                                            q * p.out_gradient.stride_row + lane * 8);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sum += widen<is_bf16>(static_cast<unsigned short>(out.pairs[i] & 0xffffu)) *
-             widen<is_bf16>(static_cast<unsigned short>(gradient.pairs[i] & 0xffffu));
-      sum += widen<is_bf16>(static_cast<unsigned short>(out.pairs[i] >> 16)) *
-             widen<is_bf16>(static_cast<unsigned short>(gradient.pairs[i] >> 16));
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float result = widen<is_bf16>(static_cast<unsigned short>(out.pairs[i] >> 16 * e));
+        // 0 adds 0 whatever dO holds (backward_rows.cuh).
+        if (result != 0.f) sum += result * widen<is_bf16>(static_cast<unsigned short>(gradient.pairs[i] >> 16 * e));
+      }
     }
   }
 #pragma unroll

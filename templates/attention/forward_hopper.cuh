@@ -476,14 +476,9 @@ __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& s
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int q = c.first_q + 8 * half;
-    const float sum = softmax.sum[half];
-    const bool saw_nothing = sum == 0.f;
-    store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, saw_nothing ? 0.f : 1.f / sum, q < c.p.q_len,
-                        head_dim_v);
-    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) {
-      *row_value(c.p.lse, c.b, c.h, q) =
-          saw_nothing ? minus_infinity() : c.scale.natural(softmax.maximum[half]) + logf(sum);
-    }
+    const RowEnd end = end_row(c.p, c.h, c.scale.natural(softmax.maximum[half]), softmax.sum[half]);
+    store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, end.factor, q < c.p.q_len, head_dim_v);
+    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) *row_value(c.p.lse, c.b, c.h, q) = end.lse;
   }
 }
 

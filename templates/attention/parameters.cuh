@@ -76,11 +76,13 @@ struct TensorMaps {
 struct AttentionParameters {
   TensorArgument query, key, value, out;
   TensorArgument out_gradient, query_gradient, key_gradient, value_gradient;
-  TensorArgument lse, lse_gradient;  // [B, H, Sq] fp32: stride_row is the stride of the row axis
+  TensorArgument lse, lse_gradient;    // [B, H, Sq] fp32: stride_row is the stride of the row axis
+  TensorArgument sink, sink_gradient;  // [H] fp32: stride_head alone
   // Workspace of the backward, fp32. In the hopper family rows are padded to whole tiles of queries.
-  float* delta;                // [B, H, Sq]: rowsum(dO * O) - dLSE
-  float* shifted_lse;          // hopper: [B, H, Sq], LSE in the kernel's units, +inf for rows without weights
+  float* delta;                // [B, H, statistics_rows]: rowsum(dO * O) - dLSE
+  float* shifted_lse;          // hopper: as delta, LSE in the kernel's units, +inf for rows without weights
   float* query_gradient_sums;  // hopper: dQ / scale, [B, H, tiles of queries] of backward_hopper.cuh's own order
+  int statistics_rows;
   int batch, query_heads, kv_heads, q_len, kv_len;
   float scale;
   int* next_item;              // work counter of persistent kernels, zeroed by the planner; null without a plan
@@ -90,7 +92,7 @@ struct AttentionParameters {
   PlanScratch scratch;
 };
 
-// Threads of a block of the planner's kernels, and of attention_backward_delta.
+// Threads of a block of the planner's kernels, and of those in backward_rows.cuh.
 constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
 constexpr int delta_lanes_per_row = 16;  // in the hopper family; a lane reads eight elements

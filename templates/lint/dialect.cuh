@@ -49,4 +49,5 @@ __device__ float __fdiv_rn(float a, float b);
 __device__ float fmaxf(float a, float b);
 __device__ float fabsf(float a);
 __device__ float logf(float a);
+__device__ float expf(float a);
 }

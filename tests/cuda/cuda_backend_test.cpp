@@ -89,7 +89,7 @@ TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
   const auto forced = std::count_if(driver_.calls.begin(), driver_.calls.end(), [](const FakeDriver::Call& made) {
     return made.name == "cuKernelGetFunction" && made.context == FakeDriver::context_of(1);
   });
-  EXPECT_EQ(forced, 6) << "three of the planner, delta, dq, dkdv, each with the device's context current";
+  EXPECT_EQ(forced, 7) << "three of the planner, delta, sink, dq, dkdv, each with the device's context current";
 }
 
 TEST_F(CudaBackendCalls, LoadAsksOnlyForKernelsThatTheModuleDefines) {
@@ -216,6 +216,21 @@ TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   EXPECT_NE(parameters.by_key.entries, nullptr);
   EXPECT_GT(reinterpret_cast<std::uintptr_t>(parameters.delta),
             reinterpret_cast<std::uintptr_t>(parameters.by_key.entries));
+}
+
+TEST_F(CudaBackendCalls, ABackwardThatIsAskedForTheSinksGradientLaunchesABlockAHead) {
+  open();
+  SmallCall call(Direction::backward);
+  call.args.sink = TensorView::contiguous(made_up_address(0xa00), DType::f32, {6});
+  call.args.sink_gradient = TensorView::contiguous(made_up_address(0xb00), DType::f32, {6});
+  load(call.spec);
+  const auto done = run(call);
+  ASSERT_TRUE(done) << done.error().message();
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+                                      "attention_backward_sink", "attention_backward_dq", "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 6u);
+  EXPECT_EQ(driver_.launches[4].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[4].attention.sink.data, call.args.sink.data);
 }
 
 TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesContext) {

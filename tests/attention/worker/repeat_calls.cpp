@@ -51,7 +51,8 @@ Inputs inputs_of(const AttentionShape& s, oracle::Format format) {
           oracle::random_tensor(s.batch, s.kv_heads, s.kv_len, s.head_dim_qk, format, 2),
           oracle::random_tensor(s.batch, s.kv_heads, s.kv_len, s.head_dim_v, format, 3),
           oracle::random_tensor(s.batch, s.query_heads, s.q_len, s.head_dim_v, format, 4),
-          oracle::random_tensor(s.batch, s.query_heads, s.q_len, 1, oracle::Format::f32, 5)};
+          oracle::random_tensor(s.batch, s.query_heads, s.q_len, 1, oracle::Format::f32, 5),
+          {}};
 }
 
 void write(std::ofstream& file, const oracle::Answer& answer) {
