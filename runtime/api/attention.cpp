@@ -32,6 +32,7 @@ struct Attention::State {
     filled.scale = call.scale;
     filled.workspace = call.workspace;
     filled.workspace_bytes = call.workspace_bytes;
+    filled.plan = call.plan;
     filled.stream = call.stream;
   }
 

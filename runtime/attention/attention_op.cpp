@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/plan_reuse.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate.hpp"
 
@@ -96,14 +97,21 @@ Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call,
 }
 
 Result<void> AttentionOp::run(const AttentionCall& call) {
-  const auto checked = check(call, facts());
+  auto checked = check(call, facts());
   if (!checked) return checked.error();
   if (writes_nothing(call)) return {};
   const auto takes = backend_->workspace_bytes(checked->spec, checked->args);
   if (auto workspace = check_workspace(call, takes); !workspace) return workspace.error();
   const auto provided = provide(call, checked->spec);
   if (!provided) return provided.error();
-  return backend_->run(*provided->ready->kernel, checked->spec, checked->args);
+  const ReadyKernel& ready = *provided->ready;
+  if (call.plan == nullptr) return backend_->run(*ready.kernel, checked->spec, checked->args);
+  const TilePlan needed = plan_of(call, checked->args.shape, ready.key);
+  if (auto same = check_plan(*call.plan, needed); !same) return same.error();
+  checked->args.planned = call.plan->made;
+  auto done = backend_->run(*ready.kernel, checked->spec, checked->args);
+  *call.plan = done ? needed : TilePlan{};
+  return done;
 }
 
 }  // namespace flashspan::attention

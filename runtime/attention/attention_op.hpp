@@ -21,7 +21,7 @@ class AttentionOp {
   [[nodiscard]] Result<std::int64_t> workspace_bytes(const AttentionCall& call) const;
   /// The kernel that the call takes, on the device; the workspace is not looked at.
   [[nodiscard]] Result<KernelProvider::Provided> prepare(const AttentionCall& call);
-  /// Error, before anything is queued: as validate(), check_workspace() and KernelProvider::get().
+  /// Error, before anything is queued: as validate(), check_workspace(), KernelProvider::get() and check_plan().
   [[nodiscard]] Result<void> run(const AttentionCall& call);
 
  private:

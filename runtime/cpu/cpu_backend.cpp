@@ -106,7 +106,8 @@ Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::Kernel
   if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
   const TileFunctions& functions = static_cast<CpuKernel&>(kernel).functions();
   try {
-    if (sizes.planned) plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
+    if (sizes.planned && !args.planned)
+      plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
     switch (spec.direction) {
       case Direction::forward:
         attention_forward(functions, args, sizes, workspace);

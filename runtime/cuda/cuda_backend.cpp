@@ -32,8 +32,9 @@ struct PreparedCall {
 /// Error: unsupported, workspace_too_small, device_error.
 Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const LaunchArgs& args, PreparedCall& call) {
   const PlanSize size = plan_size(spec, args);
-  const auto grids = launch_grids(spec, args.shape, size);
+  auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
+  if (args.planned) grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size);
   if (args.workspace_bytes < layout.bytes || (args.workspace == nullptr && layout.bytes > 0)) {
     return Error{ErrorCode::workspace_too_small, "workspace",

@@ -268,6 +268,31 @@ TEST_F(CudaBackendCalls, WithoutAPlanThereIsNoPlannerAndNoList) {
   EXPECT_EQ(driver_.launches[0].attention.by_query.entries, nullptr);
 }
 
+TEST_F(CudaBackendCalls, ACallWhosePlanIsMadeLaunchesNoPlannerAndFindsThePlanInItsPlace) {
+  open();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    SmallCall call(direction);
+    load(call.spec);
+    ASSERT_TRUE(run(call));
+    const auto planned_by = driver_.launches.front().attention;
+    driver_.launches.clear();
+    call.args.planned = true;
+    ASSERT_TRUE(run(call));
+    if (direction == Direction::forward) {
+      EXPECT_THAT(launched(), ElementsAre("attention_forward"));
+    } else {
+      EXPECT_THAT(launched(),
+                  ElementsAre("attention_backward_delta", "attention_backward_dq", "attention_backward_dkdv"));
+    }
+    const auto& attention = driver_.launches.back().attention;
+    EXPECT_NE(attention.by_query.entries, nullptr);
+    EXPECT_EQ(attention.by_query.entries, planned_by.by_query.entries);
+    EXPECT_EQ(attention.by_key.entries, planned_by.by_key.entries);
+    EXPECT_EQ(attention.next_item, planned_by.next_item);
+    driver_.launches.clear();
+  }
+}
+
 TEST_F(CudaBackendCalls, AnEmptyProblemLaunchesNothing) {
   open();
   for (const Direction direction : {Direction::forward, Direction::backward}) {

@@ -100,6 +100,10 @@ class FakeBackend final : public backend::Backend {
     ++runs;
     last_spec = spec;
     last_args = args;
+    if (run_failures > 0) {
+      --run_failures;
+      return Error{ErrorCode::device_error, "cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED", "a working device", ""};
+    }
     return {};
   }
 
@@ -109,6 +113,7 @@ class FakeBackend final : public backend::Backend {
   std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
   std::atomic<int> load_failures = 0;
+  std::atomic<int> run_failures = 0;
   std::atomic<bool> throws = false;
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
