@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "codegen/kernel/kernel_spec.hpp"
 
@@ -26,10 +26,13 @@ inline constexpr int head_dim_step = 8;
 
 struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
-  std::string reason;  ///< one line for `flashspan explain`
+  const char* reason = "";  ///< one line for `flashspan explain`
 };
 /// The fastest family that can serve a spec whose direction, target and alignment are set.
 [[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec);
+/// What serves in place of a kernel whose mask or score takes more registers than it has: the same of a family that
+/// shares fewer of them with the products. Nothing if there is none.
+[[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 
 /// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.
