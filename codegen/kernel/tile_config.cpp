@@ -180,18 +180,30 @@ std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(s
 FamilyChoice choose_family(const KernelSpec& spec, bool deterministic) {
   if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
   if (spec.target.arch != hopper_arch) {
-    return {KernelFamily::mma, "mma.sync runs on " + to_string(spec.target) + "; wgmma is sm_90a's alone"};
+    return {KernelFamily::mma, "mma.sync runs on every architecture; wgmma is sm_90a's alone"};
   }
   if (!spec.aligned) {
     return {KernelFamily::mma, "the copy engine takes rows and strides of multiples of 16 bytes, and these are not"};
   }
   if (spec.direction == Direction::backward) {
     if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_hopper_backward) {
-      return {KernelFamily::mma, "the wgmma backward takes head dims up to " + std::to_string(widest_hopper_backward)};
+      return {KernelFamily::mma, "the wgmma backward takes head dims up to 128"};
     }
     if (deterministic) return {KernelFamily::mma, "the wgmma backward sums dQ in no fixed order"};
   }
-  return {KernelFamily::hopper, "sm_90a, and every row starts at a multiple of 16 bytes"};
+  return {KernelFamily::hopper,
+          "sm_90a, and every row starts at a multiple of 16 bytes (mma if mask or score take too many registers)"};
+}
+
+std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
+  if (spec.family == KernelFamily::mma) return std::nullopt;
+  KernelSpec fallback = spec;
+  fallback.family = KernelFamily::mma;
+  fallback.lowering = served_lowering(fallback, spec.lowering);
+  const auto tile = default_tile(fallback, /*light_mask=*/false);
+  if (!tile) return std::nullopt;
+  fallback.tile = *tile;
+  return fallback;
 }
 
 mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "codegen/kernel/kernel_spec.hpp"
 
@@ -26,7 +26,7 @@ inline constexpr int head_dim_step = 8;
 
 struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
-  std::string reason;  ///< one line for `flashspan explain`
+  const char* reason = "";  ///< one line for `flashspan explain`
 };
 /// The fastest family that can serve a spec whose direction, target, head dims and alignment are set; if
 /// `deterministic`, of those whose sums have one order.
@@ -42,6 +42,9 @@ struct QueryGradientShare {
   int sums;     ///< shares that are summed apart: 2, or 1 if both warpgroups add to the same
 };
 [[nodiscard]] QueryGradientShare query_gradient_share(const KernelSpec& spec);
+/// What serves in place of a kernel whose mask or score takes more registers than it has: the same of a family that
+/// shares fewer of them with the products. Nothing if there is none.
+[[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 
 /// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.

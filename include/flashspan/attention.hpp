@@ -15,6 +15,7 @@
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
 #include "flashspan/core/tensor.hpp"
+#include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
@@ -35,6 +36,7 @@ struct ForwardCall {
   std::optional<float> scale;    ///< default 1 / sqrt(D)
   void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device
   std::int64_t workspace_bytes = 0;
+  TilePlan* plan = nullptr;  ///< null: every call plans its tiles; else see TilePlan
   Stream stream;
 };
 
@@ -54,6 +56,7 @@ struct BackwardCall {
   bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
+  TilePlan* plan = nullptr;  ///< as in ForwardCall; not the forward's
   Stream stream;
 };
 

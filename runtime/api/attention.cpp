@@ -33,6 +33,7 @@ struct Attention::State {
     filled.scale = call.scale;
     filled.workspace = call.workspace;
     filled.workspace_bytes = call.workspace_bytes;
+    filled.plan = call.plan;
     filled.stream = call.stream;
   }
 

@@ -265,11 +265,4 @@ Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape,
   return check_head_dim("value", shape.head_dim_v, kind);
 }
 
-Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes) {
-  if (takes_bytes == 0 || (call.workspace != nullptr && call.workspace_bytes >= takes_bytes)) return {};
-  const std::string got = call.workspace == nullptr ? "none" : std::to_string(call.workspace_bytes) + " bytes";
-  return Error{ErrorCode::workspace_too_small, "workspace", got,
-               "at least " + std::to_string(takes_bytes) + " bytes on the device (see workspace_bytes())", ""};
-}
-
 }  // namespace flashspan::attention

@@ -42,7 +42,4 @@ class CallTensors {
 /// A dtype and head dims that devices of this kind serve. Error: bad_argument, unsupported.
 [[nodiscard]] Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape, DeviceKind kind);
 
-/// Error: workspace_too_small.
-[[nodiscard]] Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes);
-
 }  // namespace flashspan::attention

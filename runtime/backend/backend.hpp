@@ -61,6 +61,7 @@ struct LaunchArgs {
   const mask::Bindings* score_bindings = nullptr;
   void* workspace = nullptr;  ///< on the device
   std::int64_t workspace_bytes = 0;
+  bool planned = false;  ///< the workspace holds the tile plan already, from a call of the same spec, sizes and mask
   Stream stream;
 };
 
@@ -103,8 +104,8 @@ class Backend {
   [[nodiscard]] virtual bool is_capturing(Stream /*stream*/) const { return false; }
   /// Bytes that run() needs in LaunchArgs::workspace; a pure function of spec and shape.
   [[nodiscard]] virtual std::int64_t workspace_bytes(const kernel::KernelSpec& spec, const LaunchArgs& args) const = 0;
-  /// Queues the planner and the kernel(s) on args.stream. No allocation and no synchronisation (CUDA); the CPU returns
-  /// when it is done.
+  /// Queues the planner, unless args.planned, and the kernel(s) on args.stream. No allocation and no synchronisation
+  /// (CUDA); the CPU returns when it is done.
   [[nodiscard]] virtual Result<void> run(LoadedKernel& kernel, const kernel::KernelSpec& spec,
                                          const LaunchArgs& args) = 0;
 };

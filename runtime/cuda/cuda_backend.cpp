@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/backend/workspace_check.hpp"
 #include "runtime/cuda/cuda_kernel.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
 #include "runtime/cuda/launch_grids.hpp"
@@ -32,14 +33,11 @@ struct PreparedCall {
 /// Error: unsupported, workspace_too_small, device_error.
 Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const LaunchArgs& args, PreparedCall& call) {
   const PlanSize size = plan_size(spec, args);
-  const auto grids = launch_grids(spec, args.shape, size);
+  auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
+  if (args.planned) grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size);
-  if (args.workspace_bytes < layout.bytes || (args.workspace == nullptr && layout.bytes > 0)) {
-    return Error{ErrorCode::workspace_too_small, "workspace",
-                 args.workspace == nullptr ? "none" : std::to_string(args.workspace_bytes) + " bytes",
-                 "at least " + std::to_string(layout.bytes) + " bytes", ""};
-  }
+  if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
   const auto score = program_arguments("score", args.score_program, args.score_bindings);

@@ -67,7 +67,7 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
   parameters.by_query = lists(layout.by_query);
   if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key);
   int* const counters = static_cast<int*>(at(layout.counters));
-  parameters.next_item = counters;
+  parameters.next_item = reinterpret_cast<unsigned*>(counters);
   parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2};
 }
 

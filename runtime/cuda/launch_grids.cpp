@@ -65,13 +65,13 @@ void backward_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const At
   const std::int64_t of_keys = blocks(key_tiles, shape.kv_heads, shape.batch);
   switch (spec.family) {
     case kernel::KernelFamily::mma:
-      grids.backward_delta = delta_grid(shape, shape.q_len, delta_threads / threads_per_warp);
+      grids.backward_delta = delta_grid(shape, statistics_rows(spec, shape), delta_threads / threads_per_warp);
       grids.backward_dq = of_queries;
       grids.backward_dkdv = of_keys;
       break;
     case kernel::KernelFamily::hopper:
       grids.backward_delta =
-          delta_grid(shape, query_tiles * spec.tile.block_m, delta_threads / flashspan_device::delta_lanes_per_row);
+          delta_grid(shape, statistics_rows(spec, shape), delta_threads / flashspan_device::delta_lanes_per_row);
       grids.backward_tiles = of_keys;
       grids.backward_query_gradient = of_queries;
       break;

@@ -72,6 +72,7 @@ struct Exchange {
   BackwardItem items[item_slots];
   // Of the item that is worked on; see Cleaner.
   RowFlags<block_n> cleaned_keys;
+  bool doubtful;
   bool cleaned;
   bool cleaned_out_gradients;
   int stage_to_clean;
@@ -203,7 +204,8 @@ __device__ __forceinline__ void look_up(BackwardItem& item, const AttentionParam
   for (int h = first_h; h < first_h + group; ++h) item.steps += query_list(p, item.b, h, item.key_tile).count;
 }
 
-/// The one thread that finds work, one item ahead of the others.
+/// The one thread that finds work, one item ahead of the others. With a plan, `items` takings leave the counter at 0
+/// for the next call of that plan.
 __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exchange& exchange) {
   const int items = key_tiles_of(p) * p.kv_heads * p.batch;
   Ring<item_slots> slot = {0, 1};
@@ -219,7 +221,8 @@ __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exc
     }
     exchange.item_full[slot.index].arrive();
     if (!found) return;
-    number = static_cast<int>(gridDim.x) + (has_plan ? atomicAdd(p.next_item, 1) : number);
+    number = static_cast<int>(gridDim.x) +
+             (has_plan ? static_cast<int>(atomicInc(p.next_item, static_cast<unsigned int>(items) - 1)) : number);
     slot.advance();
   }
 }
@@ -379,12 +382,12 @@ __device__ __forceinline__ void store_fragments(u32 shared, const u32 (&fragment
   }
 }
 
-/// 0 as long as all values are finite.
-__device__ __forceinline__ float doubt_about(const float (&values)[block_m / 2]) {
-  float sum = 0.f;
+/// In shared memory, not in a register: whoever notes it sees it when the warpgroups ask one another.
+__device__ __forceinline__ void note_doubt(Exchange& exchange, const float (&values)[block_m / 2]) {
+  float sum = 0.f;  // stays 0 as long as all are finite
 #pragma unroll
   for (int i = 0; i < block_m / 2; ++i) sum = values[i] * 0.f + sum;
-  return sum;
+  if (!(sum == 0.f)) exchange.doubtful = true;
 }
 
 constexpr int consumer_threads = consumer_warpgroups * warpgroup_threads;
@@ -429,6 +432,7 @@ struct Cleaner {
       named_barrier_wait(request_barrier, consumer_threads + cleaning_threads);
       const int stage = exchange.stage_to_clean;
       if (stage == nothing_more_to_clean) return;
+      exchange.doubtful = false;
       exchange.cleaned = true;
       clean<query_bytes>(shared + query_offset + stage * query_bytes, [](int) {});
       clean<out_gradient_bytes>(shared + out_gradient_offset + stage * out_gradient_bytes,
@@ -601,12 +605,11 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         if (i > 0) release(exchange.query_empty[(step_number - 1) % num_stages]);
         u32 weight_fragments[block_m / 4];
         u32 gradient_fragments[block_m / 4];
-        float doubt = 0.f;
-        if (has_plan && masked) doubt = doubt_about(scores);
+        if (has_plan && masked) note_doubt(exchange, scores);
         if constexpr (has_score) {
           wait_for_products<0>();
           pin(gradients);
-          if (has_plan && masked) doubt += doubt_about(gradients);
+          if (has_plan && masked) note_doubt(exchange, gradients);
           weigh_and_differentiate(c, step, scores, gradients, lse, delta);
           if (masked) {
             hide(scores, words);
@@ -617,13 +620,13 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           if (masked) hide(scores, words);
           wait_for_products<0>();
           pin(gradients);
-          if (has_plan && masked) doubt += doubt_about(gradients);
+          if (has_plan && masked) note_doubt(exchange, gradients);
           differentiate(gradients, scores, delta);
           if (masked) hide(gradients, words);
         }
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        if (has_plan && masked && named_barrier_any(doubt_barrier, consumer_threads, !(doubt == 0.f))) {
+        if (has_plan && masked && named_barrier_any(doubt_barrier, consumer_threads, exchange.doubtful)) {
           ask_for_cleaning(exchange, static_cast<int>(stage));
           wait_for_cleaning();
         }
@@ -760,7 +763,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.item_empty[slot].init(num_warps * 32 + 1);
     }
     for (u32& word : exchange.cleaned_keys.words) word = 0;
-    exchange.cleaned = exchange.cleaned_out_gradients = false;
+    exchange.doubtful = exchange.cleaned = exchange.cleaned_out_gradients = false;
     barriers_visible();
   }
   __syncthreads();

@@ -179,7 +179,9 @@ __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exc
     } else if (number < items) {
       look_up(item, p, number);
       item.careful = false;
-      number = static_cast<int>(gridDim.x) + (has_plan ? atomicAdd(p.next_item, 1) : number);
+      // Every item is taken once, so the counter is 0 again after the last, for a call that reuses the plan.
+      number = static_cast<int>(gridDim.x) +
+               (has_plan ? static_cast<int>(atomicInc(p.next_item, static_cast<unsigned int>(items) - 1)) : number);
       slots_without_work = 0;
     } else {
       item.list.count = ++slots_without_work < item_slots ? no_item : no_more_items;

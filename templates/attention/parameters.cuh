@@ -85,8 +85,9 @@ struct AttentionParameters {
   int statistics_rows;
   int batch, query_heads, kv_heads, q_len, kv_len;
   float scale;
-  int* next_item;              // work counter of persistent kernels, zeroed by the planner; null without a plan
-  int section_heads;           // (batch, query head) pairs whose keys and values share the L2 cache
+  unsigned int* next_item;  // work counter of persistent kernels; null without a plan. The planner makes it 0, and so
+                            // does the taking of the last item: a plan is good for any number of calls
+  int section_heads;        // (batch, query head) pairs whose keys and values share the L2 cache
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
   TilePlanArguments by_key;    // per key tile: query tiles (dK, dV); entries are null in a forward
   PlanScratch scratch;

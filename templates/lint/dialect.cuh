@@ -38,6 +38,7 @@ __device__ int __any_sync(unsigned int lanes, int value);
 __device__ int __reduce_min_sync(unsigned int lanes, int value);
 __device__ int __reduce_max_sync(unsigned int lanes, int value);
 __device__ int atomicAdd(int* word, int value);
+__device__ unsigned int atomicInc(unsigned int* word, unsigned int largest);
 __device__ unsigned int atomicOr(unsigned int* word, unsigned int bits);
 __device__ unsigned long __cvta_generic_to_shared(const void* pointer);
 __device__ int __popc(unsigned int bits);

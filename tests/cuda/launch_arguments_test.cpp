@@ -75,8 +75,8 @@ TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
   EXPECT_EQ(parameters.scratch.undecided, at(layout.undecided));
   // next_item, slots_taken and then blocks_done of 2 lists in 2 directions.
   EXPECT_EQ(parameters.next_item, at(layout.counters));
-  EXPECT_EQ(parameters.scratch.slots_taken, parameters.next_item + 1);
-  EXPECT_EQ(parameters.scratch.blocks_done, parameters.next_item + 2);
+  EXPECT_EQ(parameters.scratch.slots_taken, static_cast<int*>(at(layout.counters)) + 1);
+  EXPECT_EQ(parameters.scratch.blocks_done, static_cast<int*>(at(layout.counters)) + 2);
   EXPECT_EQ(layout.counters.bytes, (2 + 2 * 2) * 4);
 }
 

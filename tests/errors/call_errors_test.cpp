@@ -7,6 +7,7 @@
 #include "flashspan/mask.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/validate.hpp"
+#include "runtime/backend/workspace_check.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
 #include "tests/errors/expect_error.hpp"
 
@@ -277,14 +278,12 @@ TEST_F(CallErrors, ScaleThatIsNoNumber) {
 }
 
 TEST_F(CallErrors, WorkspaceMissingOrTooSmall) {
-  expect_error(attention::check_workspace(call_, 100),
+  expect_error(backend::check_workspace(nullptr, 100, 100),
                {ErrorCode::workspace_too_small, "workspace", "none", "at least 100 bytes"});
-  call_.workspace = memory_.data();
-  call_.workspace_bytes = 99;
-  expect_error(attention::check_workspace(call_, 100),
+  expect_error(backend::check_workspace(memory_.data(), 99, 100),
                {ErrorCode::workspace_too_small, "workspace", "99 bytes", "at least 100 bytes"});
-  call_.workspace_bytes = 100;
-  EXPECT_TRUE(attention::check_workspace(call_, 100).has_value());
+  EXPECT_TRUE(backend::check_workspace(memory_.data(), 100, 100).has_value());
+  EXPECT_TRUE(backend::check_workspace(nullptr, 0, 0).has_value());
 }
 
 // Field case F014.

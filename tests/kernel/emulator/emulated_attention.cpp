@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 
 #include "codegen/kernel/emit_cuda.hpp"
@@ -104,6 +105,16 @@ class StoredTensor {
   Index pitch_ = 0;
   std::vector<std::byte> bytes_;
 };
+
+/// What the planner's kernels hand on to one another is gone when a later call reuses their plan.
+void poison_scratch(const flashspan_device::AttentionParameters& parameters, const cuda::WorkspaceLayout& layout) {
+  if (layout.counters.bytes == 0) return;
+  const auto poison = [](void* first, std::int64_t bytes) {
+    std::memset(first, 0xff, static_cast<std::size_t>(bytes));
+  };
+  poison(parameters.scratch.undecided, layout.undecided.bytes);
+  poison(parameters.scratch.slots_taken, layout.counters.bytes - std::int64_t{sizeof(*parameters.next_item)});
+}
 
 /// What both directions need: the stored tensors and the programs.
 struct Memory {
@@ -240,18 +251,25 @@ class Runner {
       long long blocks;
       int threads;
     };
-    for (const Step& step : {Step{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                             Step{kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
-                             Step{kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads},
-                             Step{kernel::entry_forward, grids->forward, threads},
-                             Step{kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
-                             Step{kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
-                             Step{kernel::entry_backward_dq, grids->backward_dq, threads},
-                             Step{kernel::entry_backward_dkdv, grids->backward_dkdv, threads}}) {
-      if (step.blocks == 0) continue;
-      const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
-      if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
-    }
+    const auto run_steps = [&](std::initializer_list<Step> steps) -> Result<void> {
+      for (const Step& step : steps) {
+        if (step.blocks == 0) continue;
+        const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
+        if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
+      }
+      return {};
+    };
+    auto planned = run_steps({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
+                              {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
+                              {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
+    if (!planned) return planned;
+    poison_scratch(parameters, layout);
+    auto done = run_steps({{kernel::entry_forward, grids->forward, threads},
+                           {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
+                           {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
+                           {kernel::entry_backward_dq, grids->backward_dq, threads},
+                           {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
+    if (!done) return done;
     if (spec.lowering == mask::LoweringKind::none) return {};
     (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) =
         take_plan(parameters, size, spec.tile);
