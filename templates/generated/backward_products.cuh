@@ -93,13 +93,15 @@ __device__ __forceinline__ void multiply_weight_gradients(float (&weight_gradien
 }
 
 /// value_gradient += P^T dO; 64 keys of a warpgroup, P^T as operand fragments.
-__device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient)[64], const u32 (&weights)[16], u64 out_gradient) {
+__device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient)[64], const u32 (&weights)[16], u64 out_gradient, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
+      ".reg .pred start;\n"
       ".reg .b64 b;\n"
+      "setp.ne.b32 start, %81, 0;\n"
       "setp.eq.b32 add, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %80, add, 1, 1, 1;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %80, start, 1, 1, 1;\n"
       "add.s64 b, %80, 128;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%68, %69, %70, %71}, b, add, 1, 1, 1;\n"
       "add.s64 b, %80, 256;\n"
@@ -125,24 +127,30 @@ __device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient
         "+f"(value_gradient[60]), "+f"(value_gradient[61]), "+f"(value_gradient[62]), "+f"(value_gradient[63])
       : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "r"(weights[4]), "r"(weights[5]),
         "r"(weights[6]), "r"(weights[7]), "r"(weights[8]), "r"(weights[9]), "r"(weights[10]), "r"(weights[11]),
-        "r"(weights[12]), "r"(weights[13]), "r"(weights[14]), "r"(weights[15]), "l"(out_gradient)
+        "r"(weights[12]), "r"(weights[13]), "r"(weights[14]), "r"(weights[15]), "l"(out_gradient),
+        "r"(static_cast<u32>(accumulate))
       : "memory");
 }
 
-/// key_gradient += dS^T Q; 64 keys of a warpgroup, dS^T as operand fragments.
-__device__ __forceinline__ void accumulate_key_gradient(float (&key_gradient)[64], const u32 (&score_gradients)[16], u64 query) {
+/// key_gradient += dS^T Q; 64 keys of a warpgroup.
+__device__ __forceinline__ void accumulate_key_gradient(float (&key_gradient)[64], u64 score_gradients, u64 query, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
-      ".reg .b64 b;\n"
+      ".reg .pred start;\n"
+      ".reg .b64 a, b;\n"
+      "setp.ne.b32 start, %66, 0;\n"
       "setp.eq.b32 add, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %80, add, 1, 1, 1;\n"
-      "add.s64 b, %80, 128;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%68, %69, %70, %71}, b, add, 1, 1, 1;\n"
-      "add.s64 b, %80, 256;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%72, %73, %74, %75}, b, add, 1, 1, 1;\n"
-      "add.s64 b, %80, 384;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%76, %77, %78, %79}, b, add, 1, 1, 1;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, start, 1, 1, 0, 1;\n"
+      "add.s64 a, %64, 2;\n"
+      "add.s64 b, %65, 128;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a, b, add, 1, 1, 0, 1;\n"
+      "add.s64 a, %64, 4;\n"
+      "add.s64 b, %65, 256;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a, b, add, 1, 1, 0, 1;\n"
+      "add.s64 a, %64, 6;\n"
+      "add.s64 b, %65, 384;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a, b, add, 1, 1, 0, 1;\n"
       "}\n"
       : "+f"(key_gradient[0]), "+f"(key_gradient[1]), "+f"(key_gradient[2]), "+f"(key_gradient[3]),
         "+f"(key_gradient[4]), "+f"(key_gradient[5]), "+f"(key_gradient[6]), "+f"(key_gradient[7]),
@@ -160,15 +168,11 @@ __device__ __forceinline__ void accumulate_key_gradient(float (&key_gradient)[64
         "+f"(key_gradient[52]), "+f"(key_gradient[53]), "+f"(key_gradient[54]), "+f"(key_gradient[55]),
         "+f"(key_gradient[56]), "+f"(key_gradient[57]), "+f"(key_gradient[58]), "+f"(key_gradient[59]),
         "+f"(key_gradient[60]), "+f"(key_gradient[61]), "+f"(key_gradient[62]), "+f"(key_gradient[63])
-      : "r"(score_gradients[0]), "r"(score_gradients[1]), "r"(score_gradients[2]), "r"(score_gradients[3]),
-        "r"(score_gradients[4]), "r"(score_gradients[5]), "r"(score_gradients[6]), "r"(score_gradients[7]),
-        "r"(score_gradients[8]), "r"(score_gradients[9]), "r"(score_gradients[10]), "r"(score_gradients[11]),
-        "r"(score_gradients[12]), "r"(score_gradients[13]), "r"(score_gradients[14]), "r"(score_gradients[15]),
-        "l"(query)
+      : "l"(score_gradients), "l"(query), "r"(static_cast<u32>(accumulate))
       : "memory");
 }
 
-/// query_gradient = dS K; 64 queries and a warpgroup's columns.
+/// query_gradient = dS K; a warpgroup's share.
 __device__ __forceinline__ void multiply_query_gradient(float (&query_gradient)[32], u64 score_gradients, u64 key) {
   asm volatile(
       "{\n"

@@ -199,6 +199,30 @@ TEST_F(CudaBackendCalls, ATensorThatTheDriverRefusesIsNamedBeforeAnyLaunch) {
   EXPECT_TRUE(driver_.launches.empty());
 }
 
+TEST_F(CudaBackendCalls, AHopperBackwardLaunchesItsKernelsInOrderAndDescribesTheGradientOfTheOutput) {
+  open();
+  SmallCall call(Direction::backward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {64, 128, 8, 2};
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+                                      "attention_backward_tiles", "attention_backward_query_gradient"));
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 96u) << "2 * 6 * 128 rows, 16 a block";
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u) << "2 * 3 * 2 tiles of keys";
+  EXPECT_EQ(driver_.launches[4].config.block_x, 384u);
+  EXPECT_EQ(driver_.launches[5].config.grid_x, 24u) << "2 * 6 * 2 tiles of queries";
+  ASSERT_EQ(driver_.tensor_maps.size(), 4u);
+  EXPECT_EQ(driver_.tensor_maps[0].box[1], 64u) << "query";
+  EXPECT_EQ(driver_.tensor_maps[1].box[1], 128u) << "key";
+  EXPECT_EQ(driver_.tensor_maps[3].address, call.args.out_gradient.data);
+  EXPECT_EQ(driver_.tensor_maps[3].box[1], 64u);
+  const auto& parameters = driver_.launches[4].attention;
+  EXPECT_EQ(parameters.statistics_rows, 128);
+  EXPECT_NE(parameters.shifted_lse, nullptr);
+  EXPECT_NE(parameters.query_gradient_sums, nullptr);
+}
+
 TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   open();
   const SmallCall call(Direction::backward);

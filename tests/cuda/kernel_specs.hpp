@@ -74,6 +74,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     spec.score = score->to_signature();
   }
   spec.family = kernel::choose_family(spec).family;
+  spec.lowering = kernel::served_lowering(spec, spec.lowering);
   const auto tile = kernel::default_tile(spec, mask::evaluates_in_few_registers(*mask));
   if (!tile) return tile.error();
   spec.tile = *tile;

@@ -49,6 +49,22 @@ TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   EXPECT_EQ(layout.delta.bytes, 0);
 }
 
+TEST(Workspace, OfAHopperBackwardPadsRowsToTilesAndHoldsTheSumsOfTheQueryGradient) {
+  SmallCall call(Direction::backward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  call.spec.head_dim_qk = 96;
+  call.set_shape({2, 6, 3, 100, 200, 96, 32});
+  const WorkspaceLayout layout = layout_of(call);
+  EXPECT_EQ(layout.delta.bytes, 2 * 6 * 128 * 4);
+  EXPECT_EQ(layout.shifted_lse.bytes, 2 * 6 * 128 * 4);
+  EXPECT_EQ(layout.query_gradient_sums.bytes, 2 * 6 * 128 * 128 * 4) << "96 columns stand in two panels of 64";
+  EXPECT_EQ(layout.bit_slots, 0) << "expressions read no bits";
+  call.spec.lowering = mask::LoweringKind::bit_tiles;
+  EXPECT_EQ(layout_of(call).bit_slots, 2 * 2);
+  EXPECT_EQ(layout_of(call).bits.bytes, 2 * 2 * 128 * 4 * 4) << "a row of words for each key";
+}
+
 TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
   call.set_shape({2, 6, 3, 1000, 600, 64, 32});

@@ -95,6 +95,9 @@ TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
   EXPECT_THAT(emitted({.direction = Direction::backward}).entry_points,
               ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
                           entry_backward_sink, entry_backward_dq, entry_backward_dkdv));
+  EXPECT_THAT(emitted({.arch = {90, 'a'}, .direction = Direction::backward}).entry_points,
+              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
+                          entry_backward_sink, entry_backward_tiles, entry_backward_query_gradient));
 }
 
 TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {

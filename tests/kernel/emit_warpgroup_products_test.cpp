@@ -53,6 +53,18 @@ Products emitted(DType dtype, int head_dim_qk, int head_dim_v, TileConfig tile) 
   return {product(text.substr(0, middle)), product(text.substr(middle))};
 }
 
+std::string emitted_backward(int head_dim_qk, int head_dim_v, int block_m) {
+  KernelSpec spec;
+  spec.direction = Direction::backward;
+  spec.target = {DeviceKind::cuda, {90, 'a'}};
+  spec.family = KernelFamily::hopper;
+  spec.dtype = DType::bf16;
+  spec.head_dim_qk = head_dim_qk;
+  spec.head_dim_v = head_dim_v;
+  spec.tile = {.block_m = block_m, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  return emit_warpgroup_products(spec);
+}
+
 constexpr TileConfig wide{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2};
 
 TEST(WarpgroupProducts, StandInIsWhatIsEmittedForItsShape) {
@@ -64,6 +76,41 @@ TEST(WarpgroupProducts, StandInIsWhatIsEmittedForItsShape) {
   stand_in << std::ifstream(std::filesystem::path(FLASHSPAN_SOURCE_DIR) / "templates/generated/warpgroup_products.cuh")
                   .rdbuf();
   EXPECT_EQ(emit_warpgroup_products(spec), stand_in.str());
+}
+
+TEST(BackwardProducts, StandInIsWhatIsEmittedForItsShape) {
+  std::ostringstream stand_in;
+  stand_in << std::ifstream(std::filesystem::path(FLASHSPAN_SOURCE_DIR) / "templates/generated/backward_products.cuh")
+                  .rdbuf();
+  EXPECT_EQ(emitted_backward(128, 128, 64), stand_in.str());
+}
+
+// Scores and their gradients have rows of keys; dK and dV too; dQ has rows of queries, and keys to sum over.
+TEST(BackwardProducts, HaveTheShapesOfTheirSharesOfATile) {
+  const std::string wide = emitted_backward(96, 128, 64);
+  const auto instructions = [&wide](const char* function) {
+    const std::size_t begin = wide.find(function);
+    return product(wide.substr(begin, wide.find("///", begin) - begin)).instructions;
+  };
+  const auto expect = [&](const char* function, std::size_t steps, const char* instruction) {
+    EXPECT_THAT(instructions(function), testing::AllOf(testing::SizeIs(steps), testing::Each(std::string(instruction))))
+        << function;
+  };
+  expect("multiply_scores", 6, "m64n64k16.f32.bf16.bf16");
+  expect("multiply_weight_gradients", 8, "m64n64k16.f32.bf16.bf16");
+  expect("accumulate_value_gradient", 4, "m64n128k16.f32.bf16.bf16");
+  expect("accumulate_key_gradient", 4, "m64n96k16.f32.bf16.bf16");
+  expect("multiply_query_gradient", 8, "m64n64k16.f32.bf16.bf16");
+}
+
+TEST(BackwardProducts, StartGradientsOfKeysAnewOrGoOnAsTheyAreTold) {
+  const std::string text = emitted_backward(128, 128, 64);
+  const std::size_t begin = text.find("accumulate_key_gradient");
+  const std::string key = text.substr(begin, text.find("///", begin) - begin);
+  EXPECT_THAT(key, HasSubstr("u64 score_gradients, u64 query, bool accumulate)"));
+  EXPECT_THAT(key, HasSubstr("setp.ne.b32 start, %66, 0;"));
+  EXPECT_THAT(key, HasSubstr("%64, %65, start, 1, 1, 0, 1;")) << "dS^T has the queries along its rows, Q across";
+  EXPECT_THAT(key, HasSubstr("a, b, add, 1, 1, 0, 1;"));
 }
 
 TEST(WarpgroupProducts, InstructionsHaveTheShapeOfTheTileAndTheTypeOfTheOperands) {

@@ -20,7 +20,7 @@ KernelSpec spec_of(Direction direction, Arch arch, int head_dim_qk, int head_dim
   return spec;
 }
 
-TEST(KernelFamily, IsHopperForAlignedForwardsOnSm90aOnly) {
+TEST(KernelFamily, IsHopperForAlignedCallsOnSm90aOnly) {
   const auto family = [](Direction direction, Arch arch, bool aligned) {
     KernelSpec spec = spec_of(direction, arch, 64, 64);
     spec.aligned = aligned;
@@ -30,10 +30,67 @@ TEST(KernelFamily, IsHopperForAlignedForwardsOnSm90aOnly) {
   };
   EXPECT_EQ(family(Direction::forward, {90, 'a'}, true), KernelFamily::hopper);
   EXPECT_EQ(family(Direction::forward, {90, 'a'}, false), KernelFamily::mma);
-  EXPECT_EQ(family(Direction::backward, {90, 'a'}, true), KernelFamily::mma);
+  EXPECT_EQ(family(Direction::backward, {90, 'a'}, true), KernelFamily::hopper);
+  EXPECT_EQ(family(Direction::backward, {90, 'a'}, false), KernelFamily::mma);
   for (const Arch arch : {Arch{80, 0}, Arch{89, 0}, Arch{90, 0}, Arch{100, 0}, Arch{100, 'a'}, Arch{120, 0}}) {
     EXPECT_EQ(family(Direction::forward, arch, true), KernelFamily::mma) << to_string(arch);
   }
+}
+
+TEST(KernelFamily, OfABackwardIsMmaForWideHeadDimsAndWhereSumsNeedAnOrder) {
+  for (const auto& [qk, v] : {std::pair{128, 136}, std::pair{136, 128}, std::pair{256, 256}}) {
+    EXPECT_EQ(choose_family(spec_of(Direction::backward, {90, 'a'}, qk, v)).family, KernelFamily::mma) << qk;
+  }
+  const KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
+  EXPECT_EQ(choose_family(spec, /*deterministic=*/false).family, KernelFamily::hopper);
+  EXPECT_EQ(choose_family(spec, /*deterministic=*/true).family, KernelFamily::mma);
+  EXPECT_EQ(choose_family(spec_of(Direction::forward, {90, 'a'}, 128, 128), /*deterministic=*/true).family,
+            KernelFamily::hopper);
+}
+
+TEST(KernelFamily, MmaBackwardsEvaluateWhereHopperOnesLookUp) {
+  KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
+  for (const auto kind : {mask::LoweringKind::none, mask::LoweringKind::column_bounds, mask::LoweringKind::bit_tiles}) {
+    EXPECT_EQ(served_lowering(spec, kind), kind);
+  }
+  spec.family = KernelFamily::mma;
+  EXPECT_EQ(served_lowering(spec, mask::LoweringKind::none), mask::LoweringKind::none);
+  EXPECT_EQ(served_lowering(spec, mask::LoweringKind::bit_tiles), mask::LoweringKind::expression);
+  spec.direction = Direction::forward;
+  EXPECT_EQ(served_lowering(spec, mask::LoweringKind::bit_tiles), mask::LoweringKind::bit_tiles);
+}
+
+TEST(TileConfig, OfAHopperBackwardLeavesRegistersForScoresBesideTheGradientsOfAKey) {
+  const auto tile = [](int qk, int v, bool light, const char* score) {
+    KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, qk, v);
+    spec.score = score;
+    return default_tile(spec, light).value();
+  };
+  const TileConfig narrow{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  const TileConfig wide{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  EXPECT_EQ(tile(64, 64, true, ""), narrow);
+  EXPECT_EQ(tile(64, 64, false, ""), wide);
+  EXPECT_EQ(tile(64, 64, true, "score"), wide);
+  EXPECT_EQ(tile(72, 64, true, ""), wide);
+  EXPECT_EQ(tile(64, 72, true, ""), wide);
+  EXPECT_EQ(tile(128, 128, true, ""), wide);
+}
+
+TEST(QueryGradientShares, AreHalvesOfQueriesOfColumnsOrOfKeys) {
+  const auto share = [](int qk, int block_m) {
+    KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, qk, qk);
+    spec.tile = {.block_m = block_m, .block_n = 128, .num_warps = 8, .num_stages = 2};
+    return query_gradient_share(spec);
+  };
+  const auto expect = [](const QueryGradientShare& got, int columns, int keys, int sums) {
+    EXPECT_EQ(got.columns, columns);
+    EXPECT_EQ(got.keys, keys);
+    EXPECT_EQ(got.sums, sums);
+  };
+  expect(share(40, 128), 48, 128, 2);
+  expect(share(64, 64), 64, 64, 1);
+  expect(share(72, 64), 64, 128, 2);
+  expect(share(128, 64), 64, 128, 2);
 }
 
 TEST(TileConfig, LimitsAreThoseOfTheProgrammingGuide) {

@@ -60,13 +60,15 @@ INSTANTIATE_TEST_SUITE_P(
             "head[h, k] is looked up by k; not column_bounds: doc[q] is looked up by q; not bit_tiles: the mask "
             "depends on h"}));
 
-TEST(BackwardLowering, IsNoneOrTheExpression) {
+TEST(BackwardLowering, HasBoundsOfColumnsWhereAForwardHasRangesOfRows) {
   EXPECT_EQ(lower(mask_of("True"), Direction::backward).kind, LoweringKind::none);
-  for (const char* text : {"q >= k", "False", "doc[q] == doc[k]"}) {
-    const Lowering lowering = lower(mask_of(text), Direction::backward);
-    EXPECT_EQ(lowering.kind, LoweringKind::expression);
-    EXPECT_THAT(lowering.reason, HasSubstr("backward"));
+  for (const char* text : {"q >= k", "False", "(q >= k) & (q - k < 5)"}) {
+    EXPECT_EQ(lower(mask_of(text), Direction::backward).kind, LoweringKind::column_bounds) << text;
   }
+  EXPECT_EQ(lower(mask_of("doc[q] == doc[k]"), Direction::backward).kind, LoweringKind::bit_tiles);
+  const Lowering expression = lower(mask_of("head[h, k] == doc[q]"), Direction::backward);
+  EXPECT_EQ(expression.kind, LoweringKind::expression);
+  EXPECT_THAT(expression.reason, AllOf(HasSubstr("backward"), HasSubstr("not column_bounds")));
 }
 
 TEST(LoweringOfAKind, IsGivenJustWhereItGivesTheMask) {
@@ -87,8 +89,11 @@ TEST(LoweringOfAKind, IsGivenJustWhereItGivesTheMask) {
   EXPECT_EQ(given("doc[q] == doc[k]", Direction::forward), (Kinds{LoweringKind::bit_tiles, LoweringKind::expression}));
   EXPECT_EQ(given("head[h, k] < q", Direction::forward),
             (Kinds{LoweringKind::column_bounds, LoweringKind::expression}));
-  EXPECT_EQ(given("True", Direction::backward), (Kinds{LoweringKind::none, LoweringKind::expression}));
-  EXPECT_EQ(given("q >= k", Direction::backward), (Kinds{LoweringKind::expression}));
+  EXPECT_EQ(given("True", Direction::backward), (Kinds{LoweringKind::none, LoweringKind::column_bounds,
+                                                       LoweringKind::bit_tiles, LoweringKind::expression}));
+  EXPECT_EQ(given("q >= k", Direction::backward),
+            (Kinds{LoweringKind::column_bounds, LoweringKind::bit_tiles, LoweringKind::expression}));
+  EXPECT_EQ(given("head[h, k] == doc[q]", Direction::backward), (Kinds{LoweringKind::expression}));
 }
 
 TEST(LoweringOfAKind, IsRefusedWithWhatStandsInTheWay) {
@@ -106,7 +111,7 @@ TEST(LoweringOfAKind, IsRefusedWithWhatStandsInTheWay) {
   EXPECT_THAT(refused("h < q", Direction::forward, LoweringKind::bit_tiles).message(),
               HasSubstr("does not depend on h"));
   EXPECT_THAT(refused("q >= k", Direction::backward, LoweringKind::row_ranges).message(),
-              AllOf(HasSubstr("backward lowering"), HasSubstr("none or expression")));
+              AllOf(HasSubstr("backward lowering"), HasSubstr("none, column_bounds, bit_tiles or expression")));
 }
 
 TEST(LoweringNames, AreReadAsTheyAreWritten) {
