@@ -177,7 +177,7 @@ std::int64_t shared_memory_limit(Arch arch) {
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
-FamilyChoice choose_family(const KernelSpec& spec, bool deterministic) {
+FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
   if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
   if (spec.target.arch != hopper_arch) {
     return {KernelFamily::mma, "mma.sync runs on every architecture; wgmma is sm_90a's alone"};
@@ -185,11 +185,14 @@ FamilyChoice choose_family(const KernelSpec& spec, bool deterministic) {
   if (!spec.aligned) {
     return {KernelFamily::mma, "the copy engine takes rows and strides of multiples of 16 bytes, and these are not"};
   }
+  if (needs.expanded) {
+    return {KernelFamily::mma, "whether the copy engine takes a stride of 0 is nowhere said, and a tensor has one"};
+  }
   if (spec.direction == Direction::backward) {
     if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_hopper_backward) {
       return {KernelFamily::mma, "the wgmma backward takes head dims up to 128"};
     }
-    if (deterministic) return {KernelFamily::mma, "the wgmma backward sums dQ in no fixed order"};
+    if (needs.deterministic) return {KernelFamily::mma, "the wgmma backward sums dQ in no fixed order"};
   }
   return {KernelFamily::hopper,
           "sm_90a, and every row starts at a multiple of 16 bytes (mma if mask or score take too many registers)"};

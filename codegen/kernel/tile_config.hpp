@@ -28,9 +28,13 @@ struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
   const char* reason = "";  ///< one line for `flashspan explain`
 };
-/// The fastest family that can serve a spec whose direction, target, head dims and alignment are set; if
-/// `deterministic`, of those whose sums have one order.
-[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec, bool deterministic = false);
+/// What a call needs of its kernels and a spec does not say.
+struct FamilyNeeds {
+  bool deterministic = false;  ///< sums have one order
+  bool expanded = false;       ///< a tensor has stride 0 along an axis
+};
+/// The fastest family that can serve a spec whose direction, target, head dims and alignment are set.
+[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs = {});
 
 /// `lowering`, or the next more general one that kernels of the spec's direction and family know.
 [[nodiscard]] mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering);

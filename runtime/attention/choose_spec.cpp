@@ -12,14 +12,30 @@ namespace {
 
 constexpr std::int64_t copy_bytes = 16;  // the widest copy that the kernels use
 
-/// Strides of axes that are used are multiples of the widest copy, and at least `least_stride`.
-bool rows_aligned(const TensorView& view, std::int64_t least_stride) {
-  if (reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes != 0) return false;
-  const std::int64_t element_bytes = size_in_bytes(view.dtype);
+/// True if `holds` for the strides of all axes that are used, except the last.
+template <typename Holds>
+bool all_strides(const TensorView& view, const Holds& holds) {
   for (int axis = 0; axis + 1 < view.rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
-    const std::int64_t stride = view.strides[index];
-    if (view.shape[index] > 1 && (stride < least_stride || stride * element_bytes % copy_bytes != 0)) return false;
+    if (view.shape[index] > 1 && !holds(view.strides[index])) return false;
+  }
+  return true;
+}
+
+bool rows_aligned(const TensorView& view) {
+  const std::int64_t element_bytes = size_in_bytes(view.dtype);
+  return reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes == 0 &&
+         all_strides(view, [element_bytes](std::int64_t stride) {
+           return stride >= 0 && stride * element_bytes % copy_bytes == 0;
+         });
+}
+
+/// True if `holds` for every tensor of rows; statistics are read by the element.
+template <typename Holds>
+bool all_rows(const AttentionCall& call, const Holds& holds) {
+  const CallTensors tensors(call);
+  for (const CallTensor& tensor : tensors.all()) {
+    if (tensor.view->rank == 4 && !holds(*tensor.view)) return false;
   }
   return true;
 }
@@ -27,14 +43,12 @@ bool rows_aligned(const TensorView& view, std::int64_t least_stride) {
 }  // namespace
 
 bool rows_aligned(const AttentionCall& call) {
-  // The copy engine takes strides as unsigned numbers; whether it takes 0 is nowhere said.
-  constexpr std::int64_t least_stride = 1;
-  const CallTensors tensors(call);
-  for (const CallTensor& tensor : tensors.all()) {
-    // lse is read by the element.
-    if (tensor.view->rank == 4 && !rows_aligned(*tensor.view, least_stride)) return false;
-  }
-  return true;
+  return all_rows(call, [](const TensorView& view) { return rows_aligned(view); });
+}
+
+bool rows_expanded(const AttentionCall& call) {
+  return !all_rows(
+      call, [](const TensorView& view) { return all_strides(view, [](std::int64_t stride) { return stride != 0; }); });
 }
 
 const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction) {
@@ -57,7 +71,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   spec.mask = mask.signature;
   if (score != nullptr) spec.score = score->signature;
   spec.aligned = choice.aligned;
-  spec.family = kernel::choose_family(spec, choice.deterministic).family;
+  spec.family = kernel::choose_family(spec, choice.needs).family;
   spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);
   const auto tile = kernel::default_tile(spec, mask.light);
   if (!tile) return tile.error();

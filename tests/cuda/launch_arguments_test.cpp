@@ -55,7 +55,8 @@ TEST(AttentionParametersOf, ACallWithASinkCarryItsStrideOverTheHeads) {
 }
 
 TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
-  const SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  SmallCall call(Direction::backward, document_program(mask::Variable::b));
+  call.spec.lowering = mask::LoweringKind::bit_tiles;
   const PlanSize size = plan_size(call.spec, call.args);
   const WorkspaceLayout layout = workspace_layout(call.spec, call.args.shape, size);
   const auto parameters = parameters_of(call);

@@ -42,9 +42,10 @@ TEST(KernelFamily, OfABackwardIsMmaForWideHeadDimsAndWhereSumsNeedAnOrder) {
     EXPECT_EQ(choose_family(spec_of(Direction::backward, {90, 'a'}, qk, v)).family, KernelFamily::mma) << qk;
   }
   const KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
-  EXPECT_EQ(choose_family(spec, /*deterministic=*/false).family, KernelFamily::hopper);
-  EXPECT_EQ(choose_family(spec, /*deterministic=*/true).family, KernelFamily::mma);
-  EXPECT_EQ(choose_family(spec_of(Direction::forward, {90, 'a'}, 128, 128), /*deterministic=*/true).family,
+  EXPECT_EQ(choose_family(spec, {}).family, KernelFamily::hopper);
+  EXPECT_EQ(choose_family(spec, {.deterministic = true}).family, KernelFamily::mma);
+  EXPECT_EQ(choose_family(spec, {.expanded = true}).family, KernelFamily::mma);
+  EXPECT_EQ(choose_family(spec_of(Direction::forward, {90, 'a'}, 128, 128), {.deterministic = true}).family,
             KernelFamily::hopper);
 }
 
