@@ -496,6 +496,11 @@ __device__ __forceinline__ void pack_weights(u32 (&weights)[block_n / 4], const 
   for (int i = 0; i < block_n / 2; i += 2) weights[i / 2] = pack_pair<is_bf16>(scores[i], scores[i + 1]);
 }
 
+__device__ __forceinline__ void scale_results(float (&out)[padded_v / 2], const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < padded_v / 2; ++i) out[i] *= factor[i / 2 % 2];
+}
+
 /// Lane t of the four that share a row gives its four registers and gets register t of each: rows of a 4 x 4 matrix
 /// become columns.
 __device__ __forceinline__ void transpose_among_four(u32 (&values)[4]) {
@@ -616,12 +621,23 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   Ring<num_stages> value;
   u32 query_parity = 0;
   // The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
-  // every product. Read by the lane that gives the stage back.
+  // every product. Read by the lane that gives the stage back. `unseeing` becomes that of this warpgroup alone.
   const auto entry_of = [&](int i) {
-    if constexpr (!has_plan) return TileEntry{i, full_tile};
+    if constexpr (!has_plan) return TileEntry{i, full_tile, 0};
     TileEntry entry = {};
     if (first_lane) entry = exchange.entries[key.index];
-    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0)};
+    const bool unseeing = __any_sync(0xffffffffu, entry.unseeing >> warpgroup & 1u) != 0;
+    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), unseeing};
+  };
+  // A tile of which this warpgroup's rows see nothing contributes nothing: its keys and values are given back unread.
+  const auto skip_tile = [&] {
+    turns.wait();
+    turns.pass();
+    release(exchange.key_empty[key.index]);
+    key.advance();
+    exchange.value_full[value.index].wait(value.parity);
+    release(exchange.value_empty[value.index]);
+    value.advance();
   };
   turns.begin();
   while (true) {
@@ -641,15 +657,25 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
     RunningSoftmax softmax;
-    if (count > 0) {
+    bool query_in_use = count > 0;
+    if (query_in_use) {
+      exchange.query_full.wait(query_parity);
+      query_parity ^= 1;
+    }
+    // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
+#pragma unroll 1
+    for (int i = 0; i < count;) {
       float scores[block_n / 2];
       u32 weights[block_n / 4];
       float rescale[2];
       VisibleWords words;
-      exchange.query_full.wait(query_parity);
-      query_parity ^= 1;
       exchange.key_full[key.index].wait(key.parity);
-      TileEntry entry = entry_of(0);
+      TileEntry entry = entry_of(i);
+      if (has_plan && entry.unseeing != 0) {
+        skip_tile();
+        ++i;
+        continue;
+      }
       c.prepare_words(words, entry);
       turns.wait();
       products_fence();
@@ -662,11 +688,13 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       key.advance();
       c.finish(scores, words, entry);
       softmax.update(scores, rescale, c.scale.exponent);
+      if (i > 0) scale_results(out, rescale);
       pack_weights(weights, scores);
 #pragma unroll 1
-      for (int i = 1; i < count; ++i) {
+      while (++i < count) {
         exchange.key_full[key.index].wait(key.parity);
         entry = entry_of(i);
+        if (has_plan && entry.unseeing != 0) break;
         c.prepare_words(words, entry);
         turns.wait();
         pin(out);
@@ -691,11 +719,13 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         pin(weights);
         release(exchange.value_empty[value.index]);
         value.advance();
-#pragma unroll
-        for (int j = 0; j < padded_v / 2; ++j) out[j] *= rescale[j / 2 % 2];
+        scale_results(out, rescale);
         pack_weights(weights, scores);
       }
-      release(exchange.query_empty);
+      if (i == count) {
+        release(exchange.query_empty);
+        query_in_use = false;
+      }
       exchange.value_full[value.index].wait(value.parity);
       products_fence();
       accumulate_values(out, weights, value_operand(value.index));
@@ -705,10 +735,12 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       release(exchange.value_empty[value.index]);
       value.advance();
     }
+    if (query_in_use) release(exchange.query_empty);
     finish_rows(c, softmax, out);
     if constexpr (has_plan) {
-      if (item.careful) {
-        add_what_was_cleaned(c, item.list);
+      const WorkItem& done = exchange.items[slot.index];
+      if (done.careful) {
+        add_what_was_cleaned(c, done.list);
       } else if (any_non_finite(out) && first_lane) {
         exchange.spoilt[slot.index] = true;
       }

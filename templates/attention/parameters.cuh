@@ -34,10 +34,13 @@ struct TensorArgument {
 // One tile that a row of tiles visits.
 struct TileEntry {
   int tile;
-  int mask;  // full_tile: no test; evaluated_tile: test by the program; >= 0: slot of a bit tile
+  int mask : 24;              // full_tile: no test; evaluated_tile: test by the program; >= 0: slot of a bit tile
+  unsigned int unseeing : 8;  // of a partial tile, bit g: query rows group_rows g .. of the tile see nothing of it
 };
 constexpr int full_tile = -1;
 constexpr int evaluated_tile = -2;
+// Query rows that one warpgroup computes.
+constexpr int group_rows = 64;
 
 // Tile lists of one plan. Capacity of a list is the number of tiles across.
 //

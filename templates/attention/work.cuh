@@ -45,7 +45,7 @@ struct TileList {
   int count;
 
   __device__ __forceinline__ TileEntry entry(int i) const {
-    if constexpr (!has_plan) return {i, full_tile};
+    if constexpr (!has_plan) return {i, full_tile, 0};
     return entries[i];
   }
 };
