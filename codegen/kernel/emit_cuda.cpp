@@ -38,6 +38,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
   constant("bool", "has_score", boolean(!spec.score.empty()));
   constant("bool", "aligned", boolean(spec.aligned));
+  constant("bool", "split_rows", boolean(spec.split_rows));
   constant("int", "block_m", std::to_string(tile.block_m));
   constant("int", "block_n", std::to_string(tile.block_n));
   constant("int", "num_warps", std::to_string(tile.num_warps));

@@ -60,7 +60,8 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
   const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
   if (!spec.score.empty() && head_dim > widest_scored_hopper) return wide_scored_hopper_tiles;
-  if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_tiles;
+  if (spec.score.empty() && light_mask && !spec.split_rows && head_dim <= widest_narrow_hopper)
+    return narrow_hopper_tiles;
   return hopper_tiles;
 }
 
@@ -90,12 +91,12 @@ std::int64_t mma_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   return 0;
 }
 
-/// Panels of 64 columns (templates/ptx/warpgroup.cuh), and the barriers and items of templates/attention/
+/// Panels of 64 columns (templates/ptx/warpgroup.cuh), and the barriers, items and portions of templates/attention/
 /// forward_hopper.cuh.
 std::int64_t hopper_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   constexpr std::int64_t panel_columns = 64;
   constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
-  constexpr std::int64_t exchange_bytes = 256;
+  const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
   const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
   const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
   return (tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) * panel_row_bytes +
@@ -161,6 +162,18 @@ FamilyChoice choose_family(const KernelSpec& spec) {
     return {KernelFamily::mma, "the copy engine takes rows and strides of multiples of 16 bytes, and these are not"};
   }
   return {KernelFamily::hopper, "sm_90a, and every row starts at a multiple of 16 bytes"};
+}
+
+bool can_split_rows(const KernelSpec& spec) {
+  constexpr int most_columns = 128;
+  return spec.family == KernelFamily::hopper && spec.head_dim_v <= most_columns;
+}
+
+bool worth_splitting(const AttentionShape& shape) {
+  constexpr std::int64_t fewest_keys = 1024;
+  const std::int64_t lists = shape.batch * shape.query_heads;
+  if (shape.kv_len < fewest_keys || shape.q_len == 0 || lists == 0) return false;
+  return lists < fewest_whole_rows && (shape.q_len + split_block_m - 1) / split_block_m * lists < fewest_whole_rows;
 }
 
 Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {

@@ -31,6 +31,16 @@ struct FamilyChoice {
 /// The fastest family that can serve a spec whose direction, target and alignment are set.
 [[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec);
 
+/// Rows of tiles, all heads and batches together, below which a call may cut them into portions, and query rows of one
+/// (templates/attention/portions.cuh).
+inline constexpr std::int64_t fewest_whole_rows = 264;
+inline constexpr int split_block_m = 128;
+/// True if there are kernels that split rows for a spec whose family and head dims are set: of the hopper family, with
+/// registers left to put the results of a row together.
+[[nodiscard]] bool can_split_rows(const KernelSpec& spec);
+/// True if a call of this shape has too few rows of tiles to fill a card, and keys enough for several portions.
+[[nodiscard]] bool worth_splitting(const AttentionShape& shape);
+
 /// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.
 [[nodiscard]] Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask);

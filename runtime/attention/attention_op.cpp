@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "codegen/kernel/tile_config.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate.hpp"
@@ -52,7 +53,8 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
                           call.query.dtype,
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
-                          rows_aligned(call)};
+                          rows_aligned(call),
+                          kernel::worth_splitting(*shape)};
   auto spec = choose_spec(choice, *call.mask, call.score);
   if (!spec) return spec.error();
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};

@@ -59,6 +59,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   if (score != nullptr) spec.score = score->signature;
   spec.aligned = choice.aligned;
   spec.family = kernel::choose_family(spec).family;
+  spec.split_rows = choice.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask.light);
   if (!tile) return tile.error();
   spec.tile = *tile;

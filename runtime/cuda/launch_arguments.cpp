@@ -50,6 +50,10 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
                         const PlanSize& size, const WorkspaceLayout& layout) {
   const auto at = [workspace](const WorkspacePart& part) { return part_address(workspace, part); };
   parameters.delta = spec.direction == Direction::backward ? static_cast<float*>(at(layout.delta)) : nullptr;
+  if (layout.split.portions > 0) {
+    parameters.split = {static_cast<float*>(at(layout.partials)), static_cast<int*>(at(layout.tickets)),
+                        static_cast<int>(layout.split.warps)};
+  }
   if (spec.lowering == mask::LoweringKind::none) return;
   const auto lists = [&](const ListParts& parts) {
     return TilePlanArguments{static_cast<int*>(at(parts.counts)), static_cast<TileEntry*>(at(parts.entries)),

@@ -63,7 +63,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
   if (shape.batch > 0 && shape.query_heads > 0) plan_grids(grids, spec.direction, plan);
   switch (spec.direction) {
     case Direction::forward:
-      grids.forward = blocks(query_tiles, shape.query_heads, shape.batch);
+      grids.forward = std::max(blocks(query_tiles, shape.query_heads, shape.batch), split_size(spec, shape).portions);
       break;
     case Direction::backward: {
       constexpr std::int64_t rows_per_block = delta_threads / threads_per_warp;

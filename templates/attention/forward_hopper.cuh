@@ -4,7 +4,7 @@
 // while the weights of this one are made, and the two warpgroups take turns at issuing.
 #pragma once
 
-#include "attention/work.cuh"
+#include "attention/portions.cuh"
 #include "generated/warpgroup_products.cuh"
 #include "ptx/tensor_copy.cuh"
 
@@ -32,10 +32,15 @@ struct WorkItem {
   int query_tile;
   int h;
   int b;
-  /// A hidden value row that holds NaN or infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt
-  /// result is never finite: such an item is worked on once more, carefully, its partial tiles cleaned of what is not
-  /// finite. All others need no second look.
-  bool careful;
+  int row;            // of tiles, counted over all heads and batches
+  int first_portion;  // of the row; its number
+  int portion;        // this one's number
+  int portions;       // of the row
+  /// Of the computing warps, those whose results are to be written after all. A hidden value row that holds NaN or
+  /// infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt result is never finite: such an item
+  /// is worked on once more, carefully, its partial tiles cleaned of what is not finite. All others need no second
+  /// look, and this is 0.
+  u32 careful;
 };
 
 // In place of an item's count: nothing this time, and nothing any more.
@@ -54,7 +59,8 @@ struct Exchange {
   TileEntry entries[num_stages];          // of the key tiles
   TransferBarrier item_full[item_slots], item_empty[item_slots];
   WorkItem items[item_slots];
-  bool spoilt[item_slots];  // the item has to be worked on again
+  u32 spoilt[item_slots];  // warps for which the item has to be worked on again
+  PortionTable portions;
 };
 
 constexpr int exchange_offset = query_bytes + num_stages * (key_bytes + value_bytes);
@@ -140,17 +146,21 @@ struct Producer {
           copy_key(entry, kv_head, item.b);
           tile = entry.tile;
         }
-        if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful);
+        if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful != 0);
       }
     }
   }
 };
 
-/// Finds out what item `number` is. Heads of one section come next to each other, so that they find keys and values in
-/// the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one last.
+__device__ __forceinline__ TileList list_of_row(const AttentionParameters& p, int b, int h, int query_tile) {
+  return tile_list(p.by_query, b, h, query_tile, (p.q_len + block_m - 1) / block_m, (p.kv_len + block_n - 1) / block_n);
+}
+
+/// Finds out what row of tiles `number` is. Heads of one section come next to each other, so that they find keys and
+/// values in the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one
+/// last.
 __device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameters& p, int number) {
   const int query_tiles = (p.q_len + block_m - 1) / block_m;
-  const int key_tiles = (p.kv_len + block_n - 1) / block_n;
   const int heads = p.batch * p.query_heads;
   const int per_section = p.section_heads * query_tiles;
   const int first_head = number / per_section * p.section_heads;
@@ -172,27 +182,49 @@ __device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameter
   item.b = b;
   item.h = h;
   item.query_tile = query_tile;
-  item.list = tile_list(p.by_query, b, h, query_tile, query_tiles, key_tiles);
+  item.list = list_of_row(p, b, h, query_tile);
+  item.row = number;
+  item.first_portion = item.portion = 0;
+  item.portions = 1;
+}
+
+/// Finds out what portion `number` of all rows is. The portions of a row differ by a tile at most.
+__device__ __forceinline__ void look_up_portion(WorkItem& item, const AttentionParameters& p, const PortionTable& table,
+                                                int rows, int number) {
+  const int row = table.row_of(number, rows);
+  look_up(item, p, row);
+  item.first_portion = table.first[row];
+  item.portion = number;
+  item.portions = table.first[row + 1] - item.first_portion;
+  const long long tiles = item.list.count;
+  const int within = number - item.first_portion;
+  item.list.first = static_cast<int>(tiles * within / item.portions);
+  item.list.count = static_cast<int>(tiles * (within + 1) / item.portions) - item.list.first;
 }
 
 /// The one thread that finds work, one item ahead of the others. With a plan the blocks take items as they get free,
 /// longest first; without one all items are alike, and are dealt out. A slot comes back when its item is done, and
 /// tells whether it has to be done again.
 __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exchange& exchange) {
-  const int items = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  const int items = split_rows ? exchange.portions.first[rows] : rows;
   Ring<item_slots> slot = {0, 1};
   int number = static_cast<int>(blockIdx.x);
   int slots_without_work = 0;
   while (true) {
     exchange.item_empty[slot.index].wait(slot.parity);
     WorkItem& item = exchange.items[slot.index];
-    if (has_plan && exchange.spoilt[slot.index]) {
-      exchange.spoilt[slot.index] = false;
-      item.careful = true;
+    if (has_plan && exchange.spoilt[slot.index] != 0) {
+      item.careful = exchange.spoilt[slot.index];
+      exchange.spoilt[slot.index] = 0;
       slots_without_work = 0;
     } else if (number < items) {
-      look_up(item, p, number);
-      item.careful = false;
+      if constexpr (split_rows) {
+        look_up_portion(item, p, exchange.portions, rows, number);
+      } else {
+        look_up(item, p, number);
+      }
+      item.careful = 0;
       number = static_cast<int>(gridDim.x) + (has_plan ? atomicAdd(p.next_item, 1) : number);
       slots_without_work = 0;
     } else {
@@ -216,7 +248,7 @@ __device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* 
   while (true) {
     exchange.item_full[slot.index].wait(slot.parity);
     const TileList list = exchange.items[slot.index].list;
-    const bool careful = exchange.items[slot.index].careful;
+    const bool careful = exchange.items[slot.index].careful != 0;
     exchange.item_empty[slot.index].arrive();
     slot.advance();
     if (list.count == no_more_items) return;
@@ -600,6 +632,92 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const TileList& l
   }
 }
 
+/// After the last tile of a portion, by a warp: keeps what it has found out about its rows until the last portion of
+/// the row is done, and then puts the row together. True if the portion has to be worked on again.
+__device__ __forceinline__ bool conclude_portion(const Consumer& c, RunningSoftmax& softmax, float (&out)[padded_v / 2],
+                                                 const WorkItem& item) {
+  const int warp = c.row / 16;
+  // Done carefully for the sake of another warp's rows.
+  if (has_plan && item.careful != 0 && (item.careful >> warp & 1u) == 0) return false;
+  if (has_plan && item.careful == 0 && any_non_finite(out)) return true;
+  bool was_cleaned = item.careful != 0;
+  if (item.portions > 1) {
+    if (warp >= c.p.split.warps) return false;
+    PartialRows::of(c.p.split, item.portion, warp).store(out, softmax.maximum, softmax.sum);
+    int* const ticket = c.p.split.tickets + static_cast<long long>(item.row) * c.p.split.warps + warp;
+    const Arrivals arrivals = Arrivals::add(ticket, item.portions, was_cleaned);
+    if (!arrivals.all) return false;
+    combine_portions(c.p.split, item.first_portion, item.portions, warp, c.scale.exponent, out, softmax.maximum,
+                     softmax.sum);
+    was_cleaned = arrivals.any_careful;
+  }
+  finish_rows(c, softmax, out);
+  if (has_plan && was_cleaned) add_what_was_cleaned(c, list_of_row(c.p, c.b, c.h, item.query_tile));
+  return false;
+}
+
+/// After the last tile of a whole row, by a warp: writes results. True if the row has to be worked on again.
+__device__ __forceinline__ bool conclude_row(const Consumer& c, RunningSoftmax& softmax,
+                                             const float (&out)[padded_v / 2], const WorkItem& item) {
+  finish_rows(c, softmax, out);
+  if (!has_plan) return false;
+  if (item.careful == 0) return any_non_finite(out);
+  add_what_was_cleaned(c, item.list);
+  return false;
+}
+
+/// Where a consumer warpgroup takes its tiles of keys and values from.
+struct Supply {
+  Exchange& exchange;
+  u32 shared;
+  Turns turns;
+  bool first_lane;  // of its warp: the one that gives back
+  Ring<num_stages> key;
+  Ring<num_stages> value;
+
+  __device__ __forceinline__ void release(TransferBarrier& barrier) const {
+    __syncwarp();
+    if (first_lane) barrier.arrive();
+  }
+  __device__ __forceinline__ u64 query() const {
+    return operand_descriptor(shared + turns.warpgroup * 64 * panel_row_bytes, 0);
+  }
+  __device__ __forceinline__ u64 keys() const {
+    return operand_descriptor(shared + query_bytes + key.index * key_bytes, 0);
+  }
+  __device__ __forceinline__ u64 values() const {
+    return operand_descriptor(shared + query_bytes + num_stages * key_bytes + value.index * value_bytes,
+                              key_panel_bytes);
+  }
+  __device__ __forceinline__ void wait_for_keys() const { exchange.key_full[key.index].wait(key.parity); }
+  __device__ __forceinline__ void wait_for_values() const { exchange.value_full[value.index].wait(value.parity); }
+  __device__ __forceinline__ void give_back_keys() {
+    release(exchange.key_empty[key.index]);
+    key.advance();
+  }
+  __device__ __forceinline__ void give_back_values() {
+    release(exchange.value_empty[value.index]);
+    value.advance();
+  }
+  /// The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
+  /// every product. Read by the lane that gives the stage back. `unseeing` becomes that of this warpgroup alone.
+  __device__ __forceinline__ TileEntry entry(int first_tile, int i) const {
+    if constexpr (!has_plan) return TileEntry{first_tile + i, full_tile, 0};
+    TileEntry entry = {};
+    if (first_lane) entry = exchange.entries[key.index];
+    const bool unseeing = __any_sync(0xffffffffu, (entry.unseeing >> turns.warpgroup & 1u) != 0) != 0;
+    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), unseeing};
+  }
+  /// A tile of which this warpgroup's rows see nothing contributes nothing: its keys and values are given back unread.
+  __device__ __forceinline__ void skip_tile() {
+    turns.wait();
+    turns.pass();
+    give_back_keys();
+    wait_for_values();
+    give_back_values();
+  }
+};
+
 /// Consumer warpgroup `warpgroup`: all its items, one after the other.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -607,38 +725,9 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   const FragmentPlace place = FragmentPlace::of_lane();
   const int row = warpgroup * 64 + static_cast<int>(threadIdx.x) % warpgroup_threads / 32 * 16 + place.row;
   const bool first_lane = threadIdx.x % 32 == 0;
-  const auto release = [&](TransferBarrier& barrier) {
-    __syncwarp();
-    if (first_lane) barrier.arrive();
-  };
-  const u64 query_operand = operand_descriptor(shared + warpgroup * 64 * panel_row_bytes, 0);
-  const auto key_operand = [&](int stage) { return operand_descriptor(shared + query_bytes + stage * key_bytes, 0); };
-  const auto value_operand = [&](int stage) {
-    return operand_descriptor(shared + query_bytes + num_stages * key_bytes + stage * value_bytes, key_panel_bytes);
-  };
+  Supply supply = {exchange, shared, turns, first_lane, {}, {}};
   Ring<item_slots> slot;
-  Ring<num_stages> key;
-  Ring<num_stages> value;
   u32 query_parity = 0;
-  // The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
-  // every product. Read by the lane that gives the stage back. `unseeing` becomes that of this warpgroup alone.
-  const auto entry_of = [&](int i) {
-    if constexpr (!has_plan) return TileEntry{i, full_tile, 0};
-    TileEntry entry = {};
-    if (first_lane) entry = exchange.entries[key.index];
-    const bool unseeing = __any_sync(0xffffffffu, entry.unseeing >> warpgroup & 1u) != 0;
-    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), unseeing};
-  };
-  // A tile of which this warpgroup's rows see nothing contributes nothing: its keys and values are given back unread.
-  const auto skip_tile = [&] {
-    turns.wait();
-    turns.pass();
-    release(exchange.key_empty[key.index]);
-    key.advance();
-    exchange.value_full[value.index].wait(value.parity);
-    release(exchange.value_empty[value.index]);
-    value.advance();
-  };
   turns.begin();
   while (true) {
     exchange.item_full[slot.index].wait(slot.parity);
@@ -653,6 +742,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         p, mask, score, ScoreScale(p.scale), item.b, item.h, row, place.column, item.query_tile * block_m + row, {}};
     c.look_up_ranges();
     const int count = item.list.count;
+    const int first_tile = split_rows ? item.list.first : 0;
     float out[padded_v / 2];
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
@@ -669,82 +759,76 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       u32 weights[block_n / 4];
       float rescale[2];
       VisibleWords words;
-      exchange.key_full[key.index].wait(key.parity);
-      TileEntry entry = entry_of(i);
+      supply.wait_for_keys();
+      TileEntry entry = supply.entry(first_tile, i);
       if (has_plan && entry.unseeing != 0) {
-        skip_tile();
+        supply.skip_tile();
         ++i;
         continue;
       }
       c.prepare_words(words, entry);
       turns.wait();
       products_fence();
-      multiply_scores(scores, query_operand, key_operand(key.index));
+      multiply_scores(scores, supply.query(), supply.keys());
       close_product_group();
       turns.pass();
       wait_for_products<0>();
       pin(scores);
-      release(exchange.key_empty[key.index]);
-      key.advance();
+      supply.give_back_keys();
       c.finish(scores, words, entry);
       softmax.update(scores, rescale, c.scale.exponent);
       if (i > 0) scale_results(out, rescale);
       pack_weights(weights, scores);
 #pragma unroll 1
       while (++i < count) {
-        exchange.key_full[key.index].wait(key.parity);
-        entry = entry_of(i);
+        supply.wait_for_keys();
+        entry = supply.entry(first_tile, i);
         if (has_plan && entry.unseeing != 0) break;
         c.prepare_words(words, entry);
         turns.wait();
         pin(out);
         pin(weights);
         products_fence();
-        multiply_scores(scores, query_operand, key_operand(key.index));
+        multiply_scores(scores, supply.query(), supply.keys());
         close_product_group();
-        exchange.value_full[value.index].wait(value.parity);
+        supply.wait_for_values();
         products_fence();
-        accumulate_values(out, weights, value_operand(value.index));
+        accumulate_values(out, weights, supply.values());
         close_product_group();
         turns.pass();
         wait_for_products<1>();
         pin(scores);
-        release(exchange.key_empty[key.index]);
-        key.advance();
+        supply.give_back_keys();
         c.finish(scores, words, entry);
         softmax.update(scores, rescale, c.scale.exponent);
         finish_before_going_on(softmax.sum[0] + softmax.sum[1]);
         wait_for_products<0>();
         pin(out);
         pin(weights);
-        release(exchange.value_empty[value.index]);
-        value.advance();
+        supply.give_back_values();
         scale_results(out, rescale);
         pack_weights(weights, scores);
       }
       if (i == count) {
-        release(exchange.query_empty);
+        supply.release(exchange.query_empty);
         query_in_use = false;
       }
-      exchange.value_full[value.index].wait(value.parity);
+      supply.wait_for_values();
       products_fence();
-      accumulate_values(out, weights, value_operand(value.index));
+      accumulate_values(out, weights, supply.values());
       close_product_group();
       wait_for_products<0>();
       pin(out);
-      release(exchange.value_empty[value.index]);
-      value.advance();
+      supply.give_back_values();
     }
-    if (query_in_use) release(exchange.query_empty);
-    finish_rows(c, softmax, out);
-    if constexpr (has_plan) {
-      const WorkItem& done = exchange.items[slot.index];
-      if (done.careful) {
-        add_what_was_cleaned(c, done.list);
-      } else if (any_non_finite(out) && first_lane) {
-        exchange.spoilt[slot.index] = true;
-      }
+    if (query_in_use) supply.release(exchange.query_empty);
+    bool spoilt;
+    if constexpr (split_rows) {
+      spoilt = conclude_portion(c, softmax, out, exchange.items[slot.index]);
+    } else {
+      spoilt = conclude_row(c, softmax, out, item);
     }
+    if (has_plan && spoilt && first_lane) atomicOr(&exchange.spoilt[slot.index], 1u << row / 16);
     exchange.item_empty[slot.index].arrive();
     slot.advance();
   }
@@ -774,11 +858,19 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.item_full[slot].init(1);
       // Every thread that reads items: those that compute, the one that copies, and those that clean.
       exchange.item_empty[slot].init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
-      exchange.spoilt[slot] = false;
+      exchange.spoilt[slot] = 0;
     }
     barriers_visible();
   }
   __syncthreads();
+  if constexpr (split_rows) {
+    const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+    exchange.portions.divide(rows, [&p](int row) {
+      WorkItem item;
+      look_up(item, p, row);
+      return item.list.count;
+    });
+  }
   // Through a shuffle, so that the compiler knows it is the same in all lanes and keeps what follows from it in uniform
   // registers, where descriptors have to be.
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup_threads, 0);

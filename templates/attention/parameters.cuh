@@ -74,6 +74,18 @@ struct TensorMaps {
   TensorMap query, key, value;
 };
 
+// Of a kernel that cuts rows of tiles into portions (attention/portions.cuh).
+struct SplitArguments {
+  float* partials;  // [portions, warps, PartialRows::floats]
+  int* tickets;     // [rows of tiles, warps], zero before the kernel
+  int warps;        // of a block, from the first on, that have rows within q_len
+};
+
+// With fewer rows of tiles than this, all lists together, a card is not filled evenly, and rows are cut into about so
+// many portions: two a processor of an H200. None shorter than least_portion_tiles, unless its row is.
+constexpr int portions_wanted = 2 * 132;
+constexpr int least_portion_tiles = 4;
+
 struct AttentionParameters {
   TensorArgument query, key, value, out;
   TensorArgument out_gradient, query_gradient, key_gradient, value_gradient;
@@ -86,6 +98,7 @@ struct AttentionParameters {
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
   TilePlanArguments by_key;    // per key tile: query tiles (dK, dV); entries are null in a forward
   PlanScratch scratch;
+  SplitArguments split;
 };
 
 // Threads of a block of the planner's kernels, and of attention_backward_delta.
