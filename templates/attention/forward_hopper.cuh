@@ -822,11 +822,13 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       supply.give_back_values();
     }
     if (query_in_use) supply.release(exchange.query_empty);
+    // The item is read again: what only its end needs would else stay in registers.
+    const WorkItem& done = exchange.items[slot.index];
     bool spoilt;
     if constexpr (split_rows) {
-      spoilt = conclude_portion(c, softmax, out, exchange.items[slot.index]);
+      spoilt = conclude_portion(c, softmax, out, done);
     } else {
-      spoilt = conclude_row(c, softmax, out, item);
+      spoilt = conclude_row(c, softmax, out, done);
     }
     if (has_plan && spoilt && first_lane) atomicOr(&exchange.spoilt[slot.index], 1u << row / 16);
     exchange.item_empty[slot.index].arrive();
