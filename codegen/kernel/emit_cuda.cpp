@@ -43,6 +43,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("int", "block_n", std::to_string(tile.block_n));
   constant("int", "num_warps", std::to_string(tile.num_warps));
   constant("int", "num_stages", std::to_string(tile.num_stages));
+  constant("int", "query_stages", std::to_string(query_stages(spec)));
   constant("int", "column_groups", std::to_string(tile.num_warps * rows_per_warp / tile.block_m));
   constant("int", "shared_bytes", std::to_string(shared_memory_bytes(spec)));
   return text + "\n}  // namespace flashspan_device\n";

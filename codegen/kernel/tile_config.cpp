@@ -99,7 +99,8 @@ std::int64_t hopper_shared_bytes(const KernelSpec& spec, const TileConfig& tile)
   const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
   const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
   const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
-  return (tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) * panel_row_bytes +
+  return (query_stages(spec) * tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) *
+             panel_row_bytes +
          exchange_bytes;
 }
 
@@ -148,6 +149,11 @@ std::int64_t shared_memory_limit(Arch arch) {
     default:  // 86, 89, 120, 121, and what we do not know: the smallest limit of all
       return 99 * kibibyte;
   }
+}
+
+int query_stages(const KernelSpec& spec) {
+  constexpr int widest = 128;
+  return spec.family == KernelFamily::hopper && std::max(spec.head_dim_qk, spec.head_dim_v) <= widest ? 2 : 1;
 }
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }

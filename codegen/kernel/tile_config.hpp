@@ -24,6 +24,10 @@ inline constexpr int head_dim_step = 8;
 /// Bytes of dynamic shared memory that the kernel(s) of this spec ask for.
 [[nodiscard]] std::int64_t shared_memory_bytes(const KernelSpec& spec);
 
+/// Query tiles that a block holds. A second one lets the hopper family copy the next item's query and keys while it
+/// still computes this one's; head dims past 128 leave no shared memory for it.
+[[nodiscard]] int query_stages(const KernelSpec& spec);
+
 struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
   std::string reason;  ///< one line for `flashspan explain`

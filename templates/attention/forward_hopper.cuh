@@ -52,7 +52,7 @@ constexpr int item_slots = 2;
 
 /// Shared memory that is no tile.
 struct Exchange {
-  TransferBarrier query_full, query_empty;
+  TransferBarrier query_full[query_stages], query_empty[query_stages];
   TransferBarrier key_full[num_stages], key_empty[num_stages];
   TransferBarrier value_full[num_stages], value_empty[num_stages];
   TransferBarrier value_raw[num_stages];  // arrived, to be cleaned
@@ -63,7 +63,9 @@ struct Exchange {
   PortionTable portions;
 };
 
-constexpr int exchange_offset = query_bytes + num_stages * (key_bytes + value_bytes);
+constexpr int first_key_offset = query_stages * query_bytes;
+constexpr int first_value_offset = first_key_offset + num_stages * key_bytes;
+constexpr int exchange_offset = first_value_offset + num_stages * value_bytes;
 static_assert(exchange_offset + static_cast<int>(sizeof(Exchange)) <= shared_bytes, "host and device agree");
 
 /// Place in a ring, and the parity of its barriers' phase. Who fills a ring begins with parity 1: every place is free
@@ -88,22 +90,26 @@ struct Producer {
   u32 shared;
   Ring<num_stages> key = {0, 1};
   Ring<num_stages> value = {0, 1};
-  u32 query_parity = 1;
+  Ring<query_stages> query = {0, 1};
 
   __device__ __forceinline__ void copy_query(const WorkItem& item) {
-    exchange.query_full.arrive_and_expect(query_bytes);
+    exchange.query_empty[query.index].wait(query.parity);
+    TransferBarrier& full = exchange.query_full[query.index];
+    full.arrive_and_expect(query_bytes);
+    const u32 to = shared + query.index * query_bytes;
 #pragma unroll
     for (int panel = 0; panel < query_panels; ++panel) {
-      copy_box(shared + panel * query_panel_bytes, &maps.query, exchange.query_full, panel * panel_columns,
-               item.query_tile * block_m, item.h, item.b);
+      copy_box(to + panel * query_panel_bytes, &maps.query, full, panel * panel_columns, item.query_tile * block_m,
+               item.h, item.b);
     }
+    query.advance();
   }
   __device__ __forceinline__ void copy_key(const TileEntry& entry, int kv_head, int b) {
     exchange.key_empty[key.index].wait(key.parity);
     exchange.entries[key.index] = entry;
     TransferBarrier& full = exchange.key_full[key.index];
     full.arrive_and_expect(key_bytes);
-    const u32 to = shared + query_bytes + key.index * key_bytes;
+    const u32 to = shared + first_key_offset + key.index * key_bytes;
 #pragma unroll
     for (int panel = 0; panel < query_panels; ++panel) {
       copy_box(to + panel * key_panel_bytes, &maps.key, full, panel * panel_columns, entry.tile * block_n, kv_head, b);
@@ -114,7 +120,7 @@ struct Producer {
     exchange.value_empty[value.index].wait(value.parity);
     TransferBarrier& full = careful ? exchange.value_raw[value.index] : exchange.value_full[value.index];
     full.arrive_and_expect(value_bytes);
-    const u32 to = shared + query_bytes + num_stages * key_bytes + value.index * value_bytes;
+    const u32 to = shared + first_value_offset + value.index * value_bytes;
 #pragma unroll
     for (int panel = 0; panel < value_panels; ++panel) {
       copy_box(to + panel * key_panel_bytes, &maps.value, full, panel * panel_columns, tile * block_n, kv_head, b);
@@ -133,8 +139,6 @@ struct Producer {
       if (item.list.count == no_more_items) return;
       if (item.list.count <= 0) continue;
       const int kv_head = item.h / group;
-      exchange.query_empty.wait(query_parity);
-      query_parity ^= 1;
       copy_query(item);
       // Values come one tile behind the keys, as they are needed.
       int tile = 0;
@@ -674,20 +678,27 @@ struct Supply {
   bool first_lane;  // of its warp: the one that gives back
   Ring<num_stages> key;
   Ring<num_stages> value;
+  Ring<query_stages> query_tile;
 
   __device__ __forceinline__ void release(TransferBarrier& barrier) const {
     __syncwarp();
     if (first_lane) barrier.arrive();
   }
   __device__ __forceinline__ u64 query() const {
-    return operand_descriptor(shared + turns.warpgroup * 64 * panel_row_bytes, 0);
+    return operand_descriptor(shared + query_tile.index * query_bytes + turns.warpgroup * 64 * panel_row_bytes, 0);
   }
   __device__ __forceinline__ u64 keys() const {
-    return operand_descriptor(shared + query_bytes + key.index * key_bytes, 0);
+    return operand_descriptor(shared + first_key_offset + key.index * key_bytes, 0);
   }
   __device__ __forceinline__ u64 values() const {
-    return operand_descriptor(shared + query_bytes + num_stages * key_bytes + value.index * value_bytes,
-                              key_panel_bytes);
+    return operand_descriptor(shared + first_value_offset + value.index * value_bytes, key_panel_bytes);
+  }
+  __device__ __forceinline__ void wait_for_query() const {
+    exchange.query_full[query_tile.index].wait(query_tile.parity);
+  }
+  __device__ __forceinline__ void give_back_query() {
+    release(exchange.query_empty[query_tile.index]);
+    query_tile.advance();
   }
   __device__ __forceinline__ void wait_for_keys() const { exchange.key_full[key.index].wait(key.parity); }
   __device__ __forceinline__ void wait_for_values() const { exchange.value_full[value.index].wait(value.parity); }
@@ -725,9 +736,8 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   const FragmentPlace place = FragmentPlace::of_lane();
   const int row = warpgroup * 64 + static_cast<int>(threadIdx.x) % warpgroup_threads / 32 * 16 + place.row;
   const bool first_lane = threadIdx.x % 32 == 0;
-  Supply supply = {exchange, shared, turns, first_lane, {}, {}};
+  Supply supply = {exchange, shared, turns, first_lane, {}, {}, {}};
   Ring<item_slots> slot;
-  u32 query_parity = 0;
   turns.begin();
   while (true) {
     exchange.item_full[slot.index].wait(slot.parity);
@@ -748,10 +758,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
     RunningSoftmax softmax;
     bool query_in_use = count > 0;
-    if (query_in_use) {
-      exchange.query_full.wait(query_parity);
-      query_parity ^= 1;
-    }
+    if (query_in_use) supply.wait_for_query();
     // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
 #pragma unroll 1
     for (int i = 0; i < count;) {
@@ -810,7 +817,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         pack_weights(weights, scores);
       }
       if (i == count) {
-        supply.release(exchange.query_empty);
+        supply.give_back_query();
         query_in_use = false;
       }
       supply.wait_for_values();
@@ -821,7 +828,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       pin(out);
       supply.give_back_values();
     }
-    if (query_in_use) supply.release(exchange.query_empty);
+    if (query_in_use) supply.give_back_query();
     // The item is read again: what only its end needs would else stay in registers.
     const WorkItem& done = exchange.items[slot.index];
     bool spoilt;
@@ -847,8 +854,10 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
   extern __shared__ __align__(1024) unsigned char shared[];
   Exchange& exchange = *reinterpret_cast<Exchange*>(shared + exchange_offset);
   if (threadIdx.x == 0) {
-    exchange.query_full.init(1);
-    exchange.query_empty.init(num_warps);
+    for (int stage = 0; stage < query_stages; ++stage) {
+      exchange.query_full[stage].init(1);
+      exchange.query_empty[stage].init(num_warps);
+    }
     for (int stage = 0; stage < num_stages; ++stage) {
       exchange.key_full[stage].init(1);
       exchange.key_empty[stage].init(num_warps);
@@ -886,8 +895,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
     } else if (threadIdx.x == 32) {
       hand_out_items(p, exchange);
     } else if (has_plan && threadIdx.x >= cleaning_threads) {
-      constexpr int first_value = query_bytes + num_stages * key_bytes;
-      clean_values(exchange, shared + first_value);
+      clean_values(exchange, shared + first_value_offset);
     }
   } else {
     grow_registers<consumer_registers>();

@@ -19,7 +19,8 @@ constexpr int block_m = 128;
 constexpr int block_n = 128;
 constexpr int num_warps = 8;
 constexpr int num_stages = 2;
-constexpr int shared_bytes = 5 * 128 * 128 * 2 + 1408;
+constexpr int query_stages = 2;
+constexpr int shared_bytes = 6 * 128 * 128 * 2 + 1408;
 #else
 constexpr int block_m = 64;
 constexpr int block_n = 64;

@@ -89,6 +89,18 @@ TEST(TileConfig, KernelsThatSplitRowsHaveTilesOf128Queries) {
   EXPECT_FALSE(can_split_rows(spec_of(Direction::forward, {80, 0}, 128, 128)));
 }
 
+TEST(TileConfig, ASecondQueryTileStandsWhereSharedMemoryHasRoom) {
+  const auto shared = [](int qk, int v) {
+    KernelSpec spec = spec_of(Direction::forward, {90, 'a'}, qk, v);
+    spec.tile = *default_tile(spec, false);
+    return std::pair(query_stages(spec), shared_memory_bytes(spec) / 1024);
+  };
+  EXPECT_EQ(shared(64, 64), (std::pair<int, std::int64_t>(2, 96)));
+  EXPECT_EQ(shared(128, 128), (std::pair<int, std::int64_t>(2, 192)));
+  EXPECT_EQ(shared(192, 128), (std::pair<int, std::int64_t>(1, 208)));
+  EXPECT_EQ(query_stages(spec_of(Direction::forward, {80, 0}, 128, 128)), 1);
+}
+
 TEST(TileConfig, RowsAreWorthSplittingIfTheyAreFewAndLong) {
   EXPECT_TRUE(worth_splitting({1, 1, 1, 1, 1024, 64, 64}));
   EXPECT_FALSE(worth_splitting({1, 1, 1, 1, 1023, 64, 64}));
