@@ -25,6 +25,7 @@ while IFS= read -r template; do
   # The stand-in for the spec has the tile and the shared memory of one family and direction at a time.
   case "$template" in
     */backward_mma.cuh) read_alone "$template" -DFLASHSPAN_LINT_BACKWARD ;;
+    */backward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD ;;
     */forward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER ;;
     *) read_alone "$template" ;;
   esac

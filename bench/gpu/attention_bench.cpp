@@ -76,7 +76,10 @@ Result<void> measure(bench::Case& one, const Measurements& what, bool backward, 
     if (auto added = add("plan_us", one.time_planning(what.plan_rounds)); !added) return added.error();
   }
   if (what.host_rounds == 0) return {};
-  return add("host_us", one.host_microseconds(what.host_rounds, host_launches));
+  if (auto added = add("host_us", one.host_microseconds(what.host_rounds, host_launches, false)); !added) {
+    return added.error();
+  }
+  return add("host_shared_plan_us", one.host_microseconds(what.host_rounds, host_launches, true));
 }
 
 /// Answers each line "forward N" or "backward N" with the milliseconds a launch of a round of N, until the input ends.

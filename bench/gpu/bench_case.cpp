@@ -230,11 +230,14 @@ Result<double> Case::median_ms(Direction direction, int rounds) {
   return median_of(rounds, [&] { return round_ms(direction, launches); });
 }
 
-Result<double> Case::host_microseconds(int rounds, int launches) {
+Result<double> Case::host_microseconds(int rounds, int launches, bool share_plan) {
+  TilePlan plan;
+  ForwardCall call = forward_;
+  if (share_plan) call.plan = &plan;
   return median_of(rounds, [&]() -> Result<double> {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < launches; ++i) {
-      if (auto launched = launch(Direction::forward); !launched) return launched.error();
+      if (auto launched = attention_.forward(call); !launched) return launched.error();
     }
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     if (auto waited = synchronize(attention_.device()); !waited) return waited.error();

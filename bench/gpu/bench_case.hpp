@@ -39,8 +39,8 @@ class Case {
   /// Median of rounds that are long enough for the wait not to count.
   Result<double> median_ms(Direction direction, int rounds);
   /// Microseconds that the host spends in a forward of a queue of `launches`, median of `rounds`. Means something as
-  /// long as the queue of the device does not fill up.
-  Result<double> host_microseconds(int rounds, int launches);
+  /// long as the queue of the device does not fill up. `share_plan`: the first call plans for all.
+  Result<double> host_microseconds(int rounds, int launches, bool share_plan);
   /// Microseconds of planning a forward, alone. Needs a prepared forward on a CUDA device.
   Result<double> time_planning(int rounds);
   Result<void> write_results(const std::filesystem::path& folder) const;

@@ -191,7 +191,8 @@ class Comparison:
             try:
                 line = ours.figures(self.arguments.bench, family.plain, self.folder / "host", device=self.arguments.device,
                                     batch=1, heads=1, length=128, head_dim=128, rounds=0, host_rounds=9, forward_only=True)
-                row |= {"host_us": line["host_us"], "lowering": line["forward"]["lowering"]}
+                row |= {"host_us": line["host_us"], "host_shared_plan_us": line["host_shared_plan_us"],
+                        "lowering": line["forward"]["lowering"]}
             except ours.BenchError as problem:
                 row["failed"] = str(problem)
             self.add("host", row)

@@ -76,9 +76,10 @@ def markdown(results):
                            if "ratio" in p else [p["failed"], "", ""])] for p in results["pairs"]])
     if results["host"]:
         lines += ["## Host time of a warm forward", "", "B 1, H 1, S 128; 200 calls queued on one stream."]
-        lines += table(["mask", "lowering", "us"],
-                       [[h["family"], h.get("lowering", ""), f"{h['host_us']:.1f}" if "host_us" in h else h["failed"]]
-                        for h in results["host"]])
+        lines += table(["mask", "lowering", "us", "us where layers share a plan"],
+                       [[h["family"], h.get("lowering", ""),
+                         *([f"{h['host_us']:.1f}", f"{h['host_shared_plan_us']:.1f}"] if "host_us" in h
+                           else [h["failed"], ""])] for h in results["host"]])
     if results["plans"]:
         lines += ["## Planning one mask for all heads", "", "GPU time; torch: `torch.compile(create_block_mask)`."]
         lines += table(["mask", "S", "us", "torch us"],

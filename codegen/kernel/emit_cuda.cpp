@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* spec_header = "generated/kernel_spec.cuh";
 constexpr const char* program_header = "generated/mask_program.cuh";
-constexpr const char* products_header = "generated/warpgroup_products.cuh";
+constexpr const char* forward_products_header = "generated/warpgroup_products.cuh";
+constexpr const char* backward_products_header = "generated/backward_products.cuh";
 constexpr int rows_per_warp = 16;
 
 std::string boolean(bool value) { return value ? "true" : "false"; }
@@ -36,6 +37,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };\n";
   constant("Lowering", "lowering", std::string("Lowering::") + to_string(spec.lowering));
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
+  constant("bool", "bits_by_key", boolean(spec.direction == Direction::backward));
   constant("bool", "has_score", boolean(!spec.score.empty()));
   constant("bool", "aligned", boolean(spec.aligned));
   constant("bool", "split_rows", boolean(spec.split_rows));
@@ -45,6 +47,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("int", "num_stages", std::to_string(tile.num_stages));
   constant("int", "query_stages", std::to_string(query_stages(spec)));
   constant("int", "column_groups", std::to_string(tile.num_warps * rows_per_warp / tile.block_m));
+  constant("int", "query_gradient_columns", std::to_string(query_gradient_share(spec).columns));
   constant("int", "shared_bytes", std::to_string(shared_memory_bytes(spec)));
   return text + "\n}  // namespace flashspan_device\n";
 }
@@ -70,7 +73,7 @@ std::string main_text(const KernelSpec& spec) {
     case Direction::forward:
       return text + "#include \"attention/forward_" + to_string(spec.family) + ".cuh\"\n";
     case Direction::backward:
-      return text + "#include \"attention/backward_mma.cuh\"\n";
+      return text + "#include \"attention/backward_" + to_string(spec.family) + ".cuh\"\n";
   }
   return text;
 }
@@ -85,7 +88,15 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
       entries.emplace_back(entry_forward);
       break;
     case Direction::backward:
-      entries.insert(entries.end(), {entry_backward_delta, entry_backward_dq, entry_backward_dkdv});
+      entries.insert(entries.end(), {entry_backward_delta, entry_backward_sink});
+      switch (spec.family) {
+        case KernelFamily::mma:
+          entries.insert(entries.end(), {entry_backward_dq, entry_backward_dkdv});
+          break;
+        case KernelFamily::hopper:
+          entries.insert(entries.end(), {entry_backward_tiles, entry_backward_query_gradient});
+          break;
+      }
       break;
   }
   return entries;
@@ -190,7 +201,10 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   std::map<std::string, std::string, std::less<>> files;
   files.emplace(spec_header, emit_kernel_spec(spec));
   files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges));
-  if (spec.family == KernelFamily::hopper) files.emplace(products_header, emit_warpgroup_products(spec));
+  if (spec.family == KernelFamily::hopper) {
+    files.emplace(spec.direction == Direction::forward ? forward_products_header : backward_products_header,
+                  emit_warpgroup_products(spec));
+  }
 
   SourceText source;
   source.language = Language::cuda;

@@ -10,14 +10,18 @@ namespace flashspan::kernel {
 
 /// Entry points. Every module defines the planner's three (unless the lowering is `none`) and:
 ///   forward:  attention_forward
-///   backward: attention_backward_delta, attention_backward_dq, attention_backward_dkdv
+///   backward: attention_backward_delta, attention_backward_sink; mma: attention_backward_dq,
+///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient
 inline constexpr const char* entry_plan_classify = "plan_classify";
 inline constexpr const char* entry_plan_evaluate = "plan_evaluate";
 inline constexpr const char* entry_plan_lists = "plan_lists";
 inline constexpr const char* entry_forward = "attention_forward";
 inline constexpr const char* entry_backward_delta = "attention_backward_delta";
+inline constexpr const char* entry_backward_sink = "attention_backward_sink";
 inline constexpr const char* entry_backward_dq = "attention_backward_dq";
 inline constexpr const char* entry_backward_dkdv = "attention_backward_dkdv";
+inline constexpr const char* entry_backward_tiles = "attention_backward_tiles";
+inline constexpr const char* entry_backward_query_gradient = "attention_backward_query_gradient";
 
 /// Error: internal only (a spec whose programs do not parse, or whose mask has not the ranges of its lowering).
 [[nodiscard]] Result<SourceText> emit_cuda(const KernelSpec& spec);

@@ -174,7 +174,8 @@ std::string emit_gradient_step(const TileConfig& tile, bool masked, bool with_de
 }
 
 // One chain of fused multiply-adds a row, in the order of gemm: where a row sees a single key, its sum of dO * O is
-// then equal to dO . v to the bit and its score gradient exactly zero.
+// then equal to dO . v to the bit and its score gradient exactly zero. An element of %left, which is O, that is 0 adds
+// 0 whatever %right holds: rows that see nothing but a sink consist of them, and their dO must not show.
 std::string emit_row_dots() {
   IrWriter ir(
       "define void @row_dots(ptr noalias %left, ptr noalias %right, i64 %row_stride, i64 %rows, i64 %cols, "
@@ -190,15 +191,18 @@ std::string emit_row_dots() {
       transpose_block(ir, block);
       return block;
     };
-    const IrWriter::Values sums = ir.loop("0", "%cols", ir_lanes, {{ir_floats, "zeroinitializer"}},
-                                          [&](const std::string& col, const IrWriter::Values& now) {
-                                            const auto left = load_columns("%left", col);
-                                            const auto right = load_columns("%right", col);
-                                            std::string sum = now[0];
-                                            for (std::size_t i = 0; i < left.size(); ++i)
-                                              sum = ir.fused(left[i], right[i], sum);
-                                            return IrWriter::Values{sum};
-                                          });
+    const IrWriter::Values sums = ir.loop(
+        "0", "%cols", ir_lanes, {{ir_floats, "zeroinitializer"}},
+        [&](const std::string& col, const IrWriter::Values& now) {
+          const auto left = load_columns("%left", col);
+          const auto right = load_columns("%right", col);
+          std::string sum = now[0];
+          for (std::size_t i = 0; i < left.size(); ++i) {
+            const std::string counts = ir.define(concat("fcmp une ", ir_floats, " ", left[i], ", zeroinitializer"));
+            sum = ir.fused(left[i], select_visible(ir, counts, right[i], "zeroinitializer"), sum);
+          }
+          return IrWriter::Values{sum};
+        });
     ir.store(ir_floats, sums[0], ir.element_pointer("float", "%dots", row), 4);
     return IrWriter::Values{};
   });

@@ -63,76 +63,182 @@ std::string advanced(const char* to, const std::string& descriptor, int offset) 
   return quoted(std::string("add.s64 ") + to + ", " + descriptor + ", " + std::to_string(offset) + ";");
 }
 
-/// Descriptor units from the first column to column 16 * step of a tile of `rows` rows.
-int column_offset(int step, int rows) {
-  constexpr int steps_per_panel = panel_columns / k_step;
-  const int bytes = step / steps_per_panel * rows * panel_row_bytes + step % steps_per_panel * k_step * 2;
+/// How one operand of a product stands.
+enum class Layout {
+  inner_along_columns,  ///< in shared memory, a row for each index of the result
+  inner_along_rows,     ///< in shared memory, a row for each index of the inner dimension
+  fragments,            ///< in registers
+};
+struct Operand {
+  const char* name;
+  Layout layout;
+  int rows;  ///< of the tile in shared memory
+};
+
+/// What a result starts from.
+enum class Start {
+  zero,
+  itself,
+  either,  ///< as a further argument of the function says: accumulate
+};
+
+/// result[64 x columns] (+)= a b, by one warpgroup, over `inner`.
+struct Product {
+  const char* comment;
+  const char* function;
+  const char* result;
+  Operand a, b;
+  int columns;
+  int inner;
+  Start start;
+};
+
+/// Descriptor units from an operand's first step to another.
+int step_offset(const Operand& operand, int step) {
+  int bytes = 0;
+  switch (operand.layout) {
+    case Layout::inner_along_columns: {
+      constexpr int steps_per_panel = panel_columns / k_step;
+      bytes = step / steps_per_panel * operand.rows * panel_row_bytes + step % steps_per_panel * k_step * 2;
+      break;
+    }
+    case Layout::inner_along_rows:
+      bytes = step * k_step * panel_row_bytes;
+      break;
+    case Layout::fragments:
+      break;
+  }
   return bytes / descriptor_unit;
 }
 
-std::string score_product(const KernelSpec& spec) {
-  const int count = spec.tile.block_n / 2;
-  const int steps = padded_head_dim(spec.head_dim_qk) / k_step;
-  const std::string query = "%" + std::to_string(count);
-  const std::string key = "%" + std::to_string(count + 1);
+const char* transposed(const Operand& operand) { return operand.layout == Layout::inner_along_rows ? "1" : "0"; }
+
+std::string emit_product(const KernelSpec& spec, const Product& product) {
+  const int count = product.columns / 2;
+  const int steps = product.inner / k_step;
+  const bool fragments = product.a.layout == Layout::fragments;
+  const int a_registers = fragments ? product.inner / 4 : 1;
+  const std::string first_a = "%" + std::to_string(count);
+  const std::string first_b = "%" + std::to_string(count + a_registers);
   std::string text =
-      "/// scores = Q K^T; 64 rows of a warpgroup.\n"
-      "__device__ __forceinline__ void multiply_scores(float (&scores)[" +
-      std::to_string(count) + "], u64 query, u64 key) {\n  asm volatile(\n";
-  text += quoted("{") + quoted(".reg .pred add;") + quoted(".reg .pred start;") + quoted(".reg .b64 a, b;");
-  text += quoted("setp.ne.b32 start, 0, 0;") + quoted("setp.eq.b32 add, 0, 0;");
+      "/// " + std::string(product.comment) + "\n__device__ __forceinline__ void " + product.function + "(float (&" +
+      product.result + ")[" + std::to_string(count) + "], " +
+      (fragments ? "const u32 (&" + std::string(product.a.name) + ")[" + std::to_string(a_registers) + "]"
+                 : "u64 " + std::string(product.a.name)) +
+      ", u64 " + product.b.name + (product.start == Start::either ? ", bool accumulate" : "") +
+      ") {\n  asm volatile(\n";
+  text += quoted("{") + quoted(".reg .pred add;");
+  if (product.start != Start::itself) text += quoted(".reg .pred start;");
+  text += quoted(fragments ? ".reg .b64 b;" : ".reg .b64 a, b;");
+  if (product.start == Start::zero) text += quoted("setp.ne.b32 start, 0, 0;");
+  if (product.start == Start::either) {
+    text += quoted("setp.ne.b32 start, %" + std::to_string(count + a_registers + 1) + ", 0;");
+  }
+  text += quoted("setp.eq.b32 add, 0, 0;");
   for (int step = 0; step < steps; ++step) {
-    std::string a = query;
-    std::string b = key;
+    std::string a = fragments ? registers(count + 4 * step, 4) : first_a;
+    std::string b = first_b;
     if (step != 0) {
-      text += advanced("a", query, column_offset(step, spec.tile.block_m));
-      text += advanced("b", key, column_offset(step, spec.tile.block_n));
-      a = "a";
+      if (!fragments) {
+        text += advanced("a", first_a, step_offset(product.a, step));
+        a = "a";
+      }
+      text += advanced("b", first_b, step_offset(product.b, step));
       b = "b";
     }
-    text += quoted(instruction(spec, spec.tile.block_n) + registers(0, count) + ", " + a + ", " + b + ", " +
-                   (step == 0 ? "start" : "add") + ", 1, 1, 0, 0;");
+    text += quoted(instruction(spec, product.columns) + registers(0, count) + ", " + a + ", " + b + ", " +
+                   (step == 0 && product.start != Start::itself ? "start" : "add") + ", 1, 1, " +
+                   (fragments ? "" : std::string(transposed(product.a)) + ", ") + transposed(product.b) + ";");
   }
   text += quoted("}");
-  text += operand_list(operands("+f", "scores", count)) + operand_list({operand("l", "query"), operand("l", "key")}) +
-          "      : \"memory\");\n}\n";
+  std::vector<std::string> inputs =
+      fragments ? operands("r", product.a.name, a_registers) : std::vector{operand("l", product.a.name)};
+  inputs.push_back(operand("l", product.b.name));
+  if (product.start == Start::either) inputs.push_back(operand("r", "static_cast<u32>(accumulate)"));
+  text += operand_list(operands("+f", product.result, count)) + operand_list(inputs) + "      : \"memory\");\n}\n";
   return text;
 }
 
-std::string value_product(const KernelSpec& spec) {
-  const int columns = padded_head_dim(spec.head_dim_v);
-  const int count = columns / 2;
-  const int steps = spec.tile.block_n / k_step;
-  const int weights = spec.tile.block_n / 4;
-  const std::string value = "%" + std::to_string(count + weights);
-  std::string text =
-      "/// out += P V; 64 rows of a warpgroup, P as operand fragments.\n"
-      "__device__ __forceinline__ void accumulate_values(float (&out)[" +
-      std::to_string(count) + "], const u32 (&weights)[" + std::to_string(weights) +
-      "], u64 value) {\n  asm volatile(\n";
-  text += quoted("{") + quoted(".reg .pred add;") + quoted(".reg .b64 b;") + quoted("setp.eq.b32 add, 0, 0;");
-  for (int step = 0; step < steps; ++step) {
-    std::string b = value;
-    if (step != 0) {
-      text += advanced("b", value, step * k_step * panel_row_bytes / descriptor_unit);
-      b = "b";
-    }
-    text += quoted(instruction(spec, columns) + registers(0, count) + ", " + registers(count + 4 * step, 4) + ", " + b +
-                   ", add, 1, 1, 1;");
-  }
-  text += quoted("}");
-  std::vector<std::string> inputs = operands("r", "weights", weights);
-  inputs.push_back(operand("l", "value"));
-  text += operand_list(operands("+f", "out", count)) + operand_list(inputs) + "      : \"memory\");\n}\n";
-  return text;
+std::vector<Product> forward_products(const KernelSpec& spec) {
+  const TileConfig& tile = spec.tile;
+  return {{.comment = "scores = Q K^T; 64 rows of a warpgroup.",
+           .function = "multiply_scores",
+           .result = "scores",
+           .a = {"query", Layout::inner_along_columns, tile.block_m},
+           .b = {"key", Layout::inner_along_columns, tile.block_n},
+           .columns = tile.block_n,
+           .inner = padded_head_dim(spec.head_dim_qk),
+           .start = Start::zero},
+          {.comment = "out += P V; 64 rows of a warpgroup, P as operand fragments.",
+           .function = "accumulate_values",
+           .result = "out",
+           .a = {"weights", Layout::fragments, 0},
+           .b = {"value", Layout::inner_along_rows, tile.block_n},
+           .columns = padded_head_dim(spec.head_dim_v),
+           .inner = tile.block_n,
+           .start = Start::itself}};
+}
+
+/// Rows of the first two and of the gradients of key and value are 64 keys of a warpgroup; those of the last, 64
+/// queries.
+std::vector<Product> backward_products(const KernelSpec& spec) {
+  const TileConfig& tile = spec.tile;
+  const int head_dim_qk = padded_head_dim(spec.head_dim_qk);
+  const int head_dim_v = padded_head_dim(spec.head_dim_v);
+  const QueryGradientShare share = query_gradient_share(spec);
+  return {{.comment = "scores = K Q^T; 64 keys of a warpgroup.",
+           .function = "multiply_scores",
+           .result = "scores",
+           .a = {"key", Layout::inner_along_columns, tile.block_n},
+           .b = {"query", Layout::inner_along_columns, tile.block_m},
+           .columns = tile.block_m,
+           .inner = head_dim_qk,
+           .start = Start::zero},
+          {.comment = "weight_gradients = V dO^T; 64 keys of a warpgroup.",
+           .function = "multiply_weight_gradients",
+           .result = "weight_gradients",
+           .a = {"value", Layout::inner_along_columns, tile.block_n},
+           .b = {"out_gradient", Layout::inner_along_columns, tile.block_m},
+           .columns = tile.block_m,
+           .inner = head_dim_v,
+           .start = Start::zero},
+          {.comment = "value_gradient += P^T dO; 64 keys of a warpgroup, P^T as operand fragments.",
+           .function = "accumulate_value_gradient",
+           .result = "value_gradient",
+           .a = {"weights", Layout::fragments, 0},
+           .b = {"out_gradient", Layout::inner_along_rows, tile.block_m},
+           .columns = head_dim_v,
+           .inner = tile.block_m,
+           .start = Start::either},
+          {.comment = "key_gradient += dS^T Q; 64 keys of a warpgroup.",
+           .function = "accumulate_key_gradient",
+           .result = "key_gradient",
+           .a = {"score_gradients", Layout::inner_along_columns, tile.block_n},
+           .b = {"query", Layout::inner_along_rows, tile.block_m},
+           .columns = head_dim_qk,
+           .inner = tile.block_m,
+           .start = Start::either},
+          {.comment = "query_gradient = dS K; a warpgroup's share.",
+           .function = "multiply_query_gradient",
+           .result = "query_gradient",
+           .a = {"score_gradients", Layout::inner_along_rows, tile.block_n},
+           .b = {"key", Layout::inner_along_rows, tile.block_n},
+           .columns = share.columns,
+           .inner = share.keys,
+           .start = Start::zero}};
 }
 
 }  // namespace
 
 std::string emit_warpgroup_products(const KernelSpec& spec) {
-  return "// warpgroup_products.cuh -- generated: the matrix products of one kernel's shape.\n#pragma once\n\n"
-         "#include \"ptx/matrix.cuh\"\n#include \"ptx/warpgroup.cuh\"\n\nnamespace flashspan_device {\n\n" +
-         score_product(spec) + "\n" + value_product(spec) + "\n}  // namespace flashspan_device\n";
+  const bool forward = spec.direction == Direction::forward;
+  std::string text = std::string("// ") + (forward ? "warpgroup_products" : "backward_products") +
+                     ".cuh -- generated: the matrix products of one kernel's shape.\n#pragma once\n\n"
+                     "#include \"ptx/matrix.cuh\"\n#include \"ptx/warpgroup.cuh\"\n\nnamespace flashspan_device {\n\n";
+  for (const Product& product : forward ? forward_products(spec) : backward_products(spec)) {
+    text += emit_product(spec, product) + "\n";
+  }
+  return text + "}  // namespace flashspan_device\n";
 }
 
 }  // namespace flashspan::kernel

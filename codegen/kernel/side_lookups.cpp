@@ -8,7 +8,7 @@ using mask::NodeId;
 using mask::Program;
 
 SideLookups side_lookups(const Program& program) {
-  const std::vector<mask::VariableSet> inputs = program.dependencies_by_node();
+  const std::vector<mask::VariableSet>& inputs = program.dependencies_by_node();
   SideLookups lookups;
   for (const NodeId id : mask::schedule(program).once) {
     if (program.node(id).op != mask::Op::lookup) continue;

@@ -47,6 +47,14 @@ constexpr std::array wide_scored_hopper_tiles{
     TileConfig{.block_m = 128, .block_n = 64, .num_warps = 8, .num_stages = 2},
 };
 constexpr int widest_narrow_hopper = 64;
+// 128 keys, 64 for each of two warpgroups; queries as many as leave their scores registers beside dK and dV.
+constexpr std::array narrow_hopper_backward_tiles{
+    TileConfig{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2},
+};
+constexpr std::array hopper_backward_tiles{
+    TileConfig{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2},
+};
+constexpr int widest_hopper_backward = 128;
 constexpr int widest_scored_hopper = 192;
 constexpr TileConfig cpu_tile{.block_m = 64, .block_n = 64, .num_warps = 1, .num_stages = 1};
 
@@ -59,6 +67,10 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
 
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
   const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
+  if (spec.direction == Direction::backward) {
+    if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_backward_tiles;
+    return hopper_backward_tiles;
+  }
   if (!spec.score.empty() && head_dim > widest_scored_hopper) return wide_scored_hopper_tiles;
   if (spec.score.empty() && light_mask && !spec.split_rows && head_dim <= widest_narrow_hopper)
     return narrow_hopper_tiles;
@@ -91,11 +103,11 @@ std::int64_t mma_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   return 0;
 }
 
-/// Panels of 64 columns (templates/ptx/warpgroup.cuh), and the barriers, items and portions of templates/attention/
-/// forward_hopper.cuh.
-std::int64_t hopper_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
-  constexpr std::int64_t panel_columns = 64;
-  constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
+constexpr int panel_columns = 64;  // templates/ptx/warpgroup.cuh
+constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
+
+/// Panels, and the barriers, items and portions of templates/attention/forward_hopper.cuh.
+std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile) {
   const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
   const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
   const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
@@ -104,13 +116,27 @@ std::int64_t hopper_shared_bytes(const KernelSpec& spec, const TileConfig& tile)
          exchange_bytes;
 }
 
+/// Panels of key, value, query, dO and dS; LSE and delta of the query rows, barriers and items of
+/// templates/attention/backward_hopper.cuh.
+std::int64_t hopper_backward_bytes(const KernelSpec& spec, const TileConfig& tile) {
+  constexpr std::int64_t bytes_per_float = 4;
+  constexpr std::int64_t exchange_bytes = 256;
+  constexpr std::int64_t score_gradient_buffers = 2;
+  const std::int64_t panels =
+      (spec.head_dim_qk + panel_columns - 1) / panel_columns + (spec.head_dim_v + panel_columns - 1) / panel_columns;
+  const std::int64_t rows = tile.block_n + tile.num_stages * tile.block_m;
+  return (rows * panels + score_gradient_buffers * tile.block_n * (tile.block_m / panel_columns)) * panel_row_bytes +
+         2 * tile.num_stages * tile.block_m * bytes_per_float + exchange_bytes;
+}
+
 /// Of a spec with this tile in place of its own.
 std::int64_t shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
   switch (spec.family) {
     case KernelFamily::mma:
       return mma_shared_bytes(spec, tile);
     case KernelFamily::hopper:
-      return hopper_shared_bytes(spec, tile);
+      return spec.direction == Direction::forward ? hopper_forward_bytes(spec, tile)
+                                                  : hopper_backward_bytes(spec, tile);
   }
   return 0;
 }
@@ -126,7 +152,7 @@ Result<void> check_head_dim(const char* name, int head_dim) {
 /// Of the 232 registers of a computing thread of the hopper family, scores, weights and results take these; what is
 /// left is for addresses, row maxima and the mask. The mma family's tiles are all small enough.
 bool registers_fit(const KernelSpec& spec, const TileConfig& tile) {
-  if (spec.family != KernelFamily::hopper) return true;
+  if (spec.family != KernelFamily::hopper || spec.direction == Direction::backward) return true;
   constexpr int most_registers = 190;
   const int scores = tile.block_n / 2;
   const int weights = tile.block_n / 4;
@@ -158,21 +184,51 @@ int query_stages(const KernelSpec& spec) {
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
-FamilyChoice choose_family(const KernelSpec& spec) {
+FamilyChoice choose_family(const KernelSpec& spec, bool deterministic) {
   if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
   if (spec.target.arch != hopper_arch) {
-    return {KernelFamily::mma, "mma.sync runs on " + to_string(spec.target) + "; wgmma is sm_90a's alone"};
+    return {KernelFamily::mma, "mma.sync runs on every architecture; wgmma is sm_90a's alone"};
   }
-  if (spec.direction == Direction::backward) return {KernelFamily::mma, "there is no wgmma backward yet"};
   if (!spec.aligned) {
     return {KernelFamily::mma, "the copy engine takes rows and strides of multiples of 16 bytes, and these are not"};
   }
-  return {KernelFamily::hopper, "sm_90a, and every row starts at a multiple of 16 bytes"};
+  if (spec.direction == Direction::backward) {
+    if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_hopper_backward) {
+      return {KernelFamily::mma, "the wgmma backward takes head dims up to 128"};
+    }
+    if (deterministic) return {KernelFamily::mma, "the wgmma backward sums dQ in no fixed order"};
+  }
+  return {KernelFamily::hopper,
+          "sm_90a, and every row starts at a multiple of 16 bytes (mma if mask or score take too many registers)"};
+}
+
+std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
+  if (spec.family == KernelFamily::mma) return std::nullopt;
+  KernelSpec fallback = spec;
+  fallback.family = KernelFamily::mma;
+  fallback.lowering = served_lowering(fallback, spec.lowering);
+  const auto tile = default_tile(fallback, /*light_mask=*/false);
+  if (!tile) return std::nullopt;
+  fallback.tile = *tile;
+  return fallback;
+}
+
+mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering) {
+  const bool evaluates = spec.direction == Direction::backward && spec.family == KernelFamily::mma;
+  return evaluates && lowering != mask::LoweringKind::none ? mask::LoweringKind::expression : lowering;
+}
+
+QueryGradientShare query_gradient_share(const KernelSpec& spec) {
+  constexpr int warpgroup_rows = 64;
+  const int columns = padded_head_dim(spec.head_dim_qk);
+  if (spec.tile.block_m > warpgroup_rows) return {.columns = columns, .keys = spec.tile.block_n, .sums = 2};
+  if (columns > panel_columns) return {.columns = panel_columns, .keys = spec.tile.block_n, .sums = 2};
+  return {.columns = columns, .keys = warpgroup_rows, .sums = 1};
 }
 
 bool can_split_rows(const KernelSpec& spec) {
   constexpr int most_columns = 128;
-  return spec.family == KernelFamily::hopper && spec.head_dim_v <= most_columns;
+  return spec.direction == Direction::forward && spec.family == KernelFamily::hopper && spec.head_dim_v <= most_columns;
 }
 
 bool worth_splitting(const AttentionShape& shape) {

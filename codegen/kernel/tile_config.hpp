@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "codegen/kernel/kernel_spec.hpp"
 
@@ -30,10 +30,25 @@ inline constexpr int head_dim_step = 8;
 
 struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
-  std::string reason;  ///< one line for `flashspan explain`
+  const char* reason = "";  ///< one line for `flashspan explain`
 };
-/// The fastest family that can serve a spec whose direction, target and alignment are set.
-[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec);
+/// The fastest family that can serve a spec whose direction, target, head dims and alignment are set; if
+/// `deterministic`, of those whose sums have one order.
+[[nodiscard]] FamilyChoice choose_family(const KernelSpec& spec, bool deterministic = false);
+
+/// `lowering`, or the next more general one that kernels of the spec's direction and family know.
+[[nodiscard]] mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering);
+
+/// How the two warpgroups of a hopper backward share the product for dQ of one tile.
+struct QueryGradientShare {
+  int columns;  ///< of dQ
+  int keys;     ///< that the product sums over
+  int sums;     ///< shares that are summed apart: 2, or 1 if both warpgroups add to the same
+};
+[[nodiscard]] QueryGradientShare query_gradient_share(const KernelSpec& spec);
+/// What serves in place of a kernel whose mask or score takes more registers than it has: the same of a family that
+/// shares fewer of them with the products. Nothing if there is none.
+[[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 
 /// Rows of tiles, all heads and batches together, below which a call may cut them into portions, and query rows of one
 /// (templates/attention/portions.cuh).

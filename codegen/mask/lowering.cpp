@@ -2,6 +2,8 @@
 #include "codegen/mask/lowering.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <vector>
 
 #include "codegen/mask/rebuild.hpp"
@@ -47,10 +49,23 @@ Lowering as_expression(Direction direction, const std::string& more) {
                     ": tiles that interval analysis leaves open evaluate the mask element by element" + more};
 }
 
-Lowering lower_forward(const Program& program) {
+// Kernels that hold rows of queries, or of keys, apply ranges along the other axis with few instructions.
+struct RangeLowering {
+  LoweringKind kind;
+  Variable axis;
+};
+constexpr std::array forward_ranges{RangeLowering{LoweringKind::row_ranges, Variable::k},
+                                    RangeLowering{LoweringKind::column_bounds, Variable::q}};
+constexpr std::array backward_ranges{RangeLowering{LoweringKind::column_bounds, Variable::q}};
+
+std::span<const RangeLowering> range_lowerings(Direction direction) {
+  if (direction == Direction::forward) return forward_ranges;
+  return backward_ranges;
+}
+
+Lowering lower_partial(const Program& program, Direction direction) {
   std::string others;
-  for (const auto& [kind, axis] :
-       {std::pair{LoweringKind::row_ranges, Variable::k}, std::pair{LoweringKind::column_bounds, Variable::q}}) {
+  for (const auto& [kind, axis] : range_lowerings(direction)) {
     const RangeDerivation derivation = derive_visible_ranges(program, axis);
     const std::string obstacle = derivation.found ? cost_of(derivation.visible) : derivation.obstacle;
     if (obstacle.empty()) {
@@ -62,13 +77,13 @@ Lowering lower_forward(const Program& program) {
     return {.kind = LoweringKind::bit_tiles,
             .reason = "all heads share the mask, so open tiles are evaluated once, into bits" + others};
   }
-  return as_expression(Direction::forward, others + "; not bit_tiles: the mask depends on h");
+  return as_expression(direction, others + "; not bit_tiles: the mask depends on h");
 }
 
 // Why `kind` cannot be had; nothing if it can.
 std::string objection(const Program& program, Direction direction, LoweringKind kind) {
-  if (direction == Direction::backward && kind != LoweringKind::none && kind != LoweringKind::expression) {
-    return "none or expression in the backward";
+  if (direction == Direction::backward && kind == LoweringKind::row_ranges) {
+    return "none, column_bounds, bit_tiles or expression in the backward";
   }
   const auto ranges_along = [&](Variable axis) {
     const RangeDerivation derivation = derive_visible_ranges(program, axis);
@@ -105,8 +120,7 @@ Lowering lower(const Program& simplified, Direction direction) {
   if (shows_everything(simplified)) {
     return {.kind = LoweringKind::none, .reason = "every pair is visible, whatever the data"};
   }
-  if (direction == Direction::forward) return lower_forward(simplified);
-  return as_expression(direction, "; its kernels know no other way");
+  return lower_partial(simplified, direction);
 }
 
 Result<Lowering> lower_as(const Program& simplified, Direction direction, LoweringKind kind) {

@@ -20,7 +20,8 @@ struct Lowering {
 /// few operations. Kernels of the largest tiles have none to spare.
 [[nodiscard]] bool evaluates_in_few_registers(const Program& simplified);
 
-/// The first that serves, in the order of LoweringKind. Backward kernels know `none` and `expression` only.
+/// The first that serves, in the order of LoweringKind; never row_ranges in the backward, whose kernels hold rows of
+/// keys.
 [[nodiscard]] Lowering lower(const Program& simplified, Direction direction);
 /// The one asked for. Error: unsupported, if it would not give the mask.
 [[nodiscard]] Result<Lowering> lower_as(const Program& simplified, Direction direction, LoweringKind kind);

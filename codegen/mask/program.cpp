@@ -111,6 +111,9 @@ NodeId Program::add(Node node) {
     if (same_node(nodes_[static_cast<std::size_t>(entry->second)], node)) return entry->second;
   }
   const auto id = static_cast<NodeId>(nodes_.size());
+  VariableSet inputs = node.op == Op::variable ? set_of(static_cast<Variable>(node.symbol)) : 0u;
+  for (NodeId operand : node.operands) inputs |= node_dependencies(operand);
+  dependencies_.push_back(inputs);
   nodes_.push_back(std::move(node));
   index_.emplace(hash, id);
   return id;
@@ -162,21 +165,6 @@ NodeId Program::binary(Op op, NodeId left, NodeId right) { return add(make_binar
 
 NodeId Program::select(NodeId condition, NodeId if_true, NodeId if_false) {
   return add(make_select(*this, condition, if_true, if_false));
-}
-
-std::vector<VariableSet> Program::dependencies_by_node() const {
-  std::vector<VariableSet> sets;
-  sets.reserve(nodes_.size());
-  for (const Node& node : nodes_) {
-    VariableSet set = node.op == Op::variable ? set_of(static_cast<Variable>(node.symbol)) : 0u;
-    for (NodeId operand : node.operands) set |= sets[static_cast<std::size_t>(operand)];
-    sets.push_back(set);
-  }
-  return sets;
-}
-
-VariableSet Program::dependencies() const {
-  return nodes_.empty() ? 0u : dependencies_by_node()[static_cast<std::size_t>(root_)];
 }
 
 std::vector<std::vector<int>> Program::free_loops_by_node() const {

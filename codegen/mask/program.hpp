@@ -135,13 +135,16 @@ class Program {
   /// Inverse of to_signature().
   static Result<Program> from_signature(const std::string& signature);
   /// Inputs that the root depends on.
-  [[nodiscard]] VariableSet dependencies() const;
+  [[nodiscard]] VariableSet dependencies() const { return nodes_.empty() ? 0u : node_dependencies(root_); }
   /// The same, for every node in order; and for every node the loops it stands inside by its free loop variables.
-  [[nodiscard]] std::vector<VariableSet> dependencies_by_node() const;
+  [[nodiscard]] const std::vector<VariableSet>& dependencies_by_node() const { return dependencies_; }
   [[nodiscard]] std::vector<std::vector<int>> free_loops_by_node() const;
 
  private:
+  [[nodiscard]] VariableSet node_dependencies(NodeId id) const { return dependencies_[static_cast<std::size_t>(id)]; }
+
   std::vector<Node> nodes_;
+  std::vector<VariableSet> dependencies_;  // of each node
   std::unordered_multimap<std::uint64_t, NodeId> index_;
   std::vector<ScalarDeclaration> scalars_;
   std::vector<TensorDeclaration> tensors_;

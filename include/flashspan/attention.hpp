@@ -3,6 +3,8 @@
 //   out = softmax over visible keys of score(scale * query . key) applied to value;  lse = natural-log sum-exp.
 // A row that sees nothing gives out = 0 and lse = -inf and takes no gradient; a key nobody sees gets zero
 // gradients, written. Masked or out-of-length memory never influences a result; a visible NaN propagates.
+// A sink is one more column in the softmax of every row of its head, visible to all and without a value:
+//   out = sum of exp(score_k) value_k / (exp(sink) + sum of exp(score_k));  lse = log(exp(sink) + sum of exp(score_k)).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
 #include "flashspan/core/tensor.hpp"
+#include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
@@ -22,30 +25,38 @@ namespace flashspan {
 /// Tensors of a forward call, all on one device:
 ///   query [B, Hq, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv], out [B, Hq, Sq, Dv]: one dtype of f32 (CPU
 ///   only), f16, bf16; lse [B, Hq, Sq] f32, or not given. Strides are free except that the last axis is contiguous.
+///   sink [Hq] f32 of any stride, or not given: natural-log logits, which neither `scale` nor `score` changes. -inf is
+///   no sink; a row that sees nothing gives out = 0 and lse = sink.
 ///   D and Dv are 16 to 256 in steps of 8 on CUDA, 1 to 256 on the CPU. Hq is a multiple of Hkv.
 ///   (A [B, S, H, D] tensor is passed as view.with_axes_swapped(1, 2).)
 struct ForwardCall {
-  TensorView query, key, value, out, lse;
+  TensorView query, key, value, sink, out, lse;
   const Mask* mask = nullptr;    ///< null: every key is visible
   const Score* score = nullptr;  ///< null: scores are used as they are
   std::optional<float> scale;    ///< default 1 / sqrt(D)
   void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device
   std::int64_t workspace_bytes = 0;
+  TilePlan* plan = nullptr;  ///< null: every call plans its tiles; else see TilePlan
   Stream stream;
 };
 
 /// Tensors of a backward call: those of the forward with their results (lse is required), the incoming gradients
 /// out_gradient (as out) and optionally lse_gradient (as lse), and the results query_gradient, key_gradient,
-/// value_gradient (as query, key, value), which are overwritten.
+/// value_gradient (as query, key, value), which are overwritten. A sink is needed for its own gradient only, the result
+/// sink_gradient [Hq] f32, which may be left out; what the others need to know of it is in lse.
 struct BackwardCall {
-  TensorView query, key, value, out, lse;
+  TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient;
-  TensorView query_gradient, key_gradient, value_gradient;
+  TensorView query_gradient, key_gradient, value_gradient, sink_gradient;
   const Mask* mask = nullptr;
   const Score* score = nullptr;
   std::optional<float> scale;
+  /// True: the same call gives the same bits, every time. False: kernels may add up dQ in the order in which tiles get
+  /// done, which is faster. (A forward, and the CPU, are always deterministic.)
+  bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
+  TilePlan* plan = nullptr;  ///< as in ForwardCall; not the forward's
   Stream stream;
 };
 

@@ -25,6 +25,7 @@ struct Attention::State {
     filled.query = call.query;
     filled.key = call.key;
     filled.value = call.value;
+    filled.sink = call.sink;
     filled.out = call.out;
     filled.lse = call.lse;
     filled.mask = call.mask != nullptr ? &call.mask->state() : &full.state();
@@ -32,6 +33,7 @@ struct Attention::State {
     filled.scale = call.scale;
     filled.workspace = call.workspace;
     filled.workspace_bytes = call.workspace_bytes;
+    filled.plan = call.plan;
     filled.stream = call.stream;
   }
 
@@ -51,6 +53,8 @@ struct Attention::State {
     filled.query_gradient = call.query_gradient;
     filled.key_gradient = call.key_gradient;
     filled.value_gradient = call.value_gradient;
+    filled.deterministic = call.deterministic;
+    filled.sink_gradient = call.sink_gradient;
     return filled;
   }
 

@@ -62,12 +62,15 @@ CompiledKernel compile_one(const Task& task, const Compilation& compilation) {
     return result;
   }
   result.record.spec = spec->summary();
-  if (const auto source = attention::emit(kernel::Language::cuda, *spec)) result.source = source->flattened();
+  const auto keep_source = [&result](const kernel::KernelSpec& of) {
+    if (const auto source = attention::emit(kernel::Language::cuda, of)) result.source = source->flattened();
+  };
   std::shared_ptr<backend::Backend> backend =
       cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings()));
   attention::KernelProvider provider(std::move(backend), compilation.cache, compilation.dump_folders, compilation.log);
   const auto built =
       provider.build(*spec, {&mask.program.source(), score != nullptr ? &score->program.source() : nullptr});
+  keep_source(built ? built->spec : *spec);
   if (!built) {
     result.error = built.error();
     return result;

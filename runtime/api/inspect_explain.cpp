@@ -75,8 +75,8 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
   const mask::Lowering& lowering = attention::lowering_of(mask.state(), direction);
   DirectionPlan plan;
   plan.direction = direction;
-  plan.lowering = to_string(lowering.kind);
-  plan.lowering_reason = lowering.reason;
+  plan.lowering = to_string(spec->lowering);
+  plan.lowering_reason = spec->lowering == lowering.kind ? lowering.reason : "the mma backward evaluates open tiles";
   if (arch) plan.kernel_family = to_string(spec->family);
   plan.kernel_family_reason = kernel::choose_family(*spec).reason;
   plan.spec = spec->to_text();

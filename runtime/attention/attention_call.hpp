@@ -10,6 +10,7 @@
 #include "codegen/mask/lowering.hpp"
 #include "codegen/mask/program.hpp"
 #include "flashspan/core/tensor.hpp"
+#include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
 
 namespace flashspan::attention {
@@ -44,14 +45,16 @@ struct BoundScore : BoundProgram {};
 /// As ForwardCall and BackwardCall of flashspan/attention.hpp; the gradients belong to the backward only.
 struct AttentionCall {
   Direction direction = Direction::forward;
-  TensorView query, key, value, out, lse;
+  TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient;
-  TensorView query_gradient, key_gradient, value_gradient;
+  TensorView query_gradient, key_gradient, value_gradient, sink_gradient;
   const BoundMask* mask = nullptr;    ///< never null
   const BoundScore* score = nullptr;  ///< null: none
   std::optional<float> scale;
+  bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
+  TilePlan* plan = nullptr;  ///< null: plan, and tell nobody
   Stream stream;
 };
 

@@ -1,23 +1,20 @@
 // attention_op.cpp -- the path from a call to its launch, on one screen.
 #include "runtime/attention/attention_op.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/plan_reuse.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate.hpp"
+#include "runtime/backend/workspace_check.hpp"
 
 namespace flashspan::attention {
 
 namespace {
-
-/// A checked call: its kernel's identity and the arguments of its launch.
-struct CheckedCall {
-  kernel::KernelSpec spec;
-  backend::LaunchArgs args;
-};
 
 backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape& shape) {
   backend::LaunchArgs args;
@@ -25,6 +22,7 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   args.query = call.query;
   args.key = call.key;
   args.value = call.value;
+  args.sink = call.sink;
   args.out = call.out;
   args.lse = call.lse;
   args.out_gradient = call.out_gradient;
@@ -32,6 +30,7 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   args.query_gradient = call.query_gradient;
   args.key_gradient = call.key_gradient;
   args.value_gradient = call.value_gradient;
+  args.sink_gradient = call.sink_gradient;
   args.scale = call.scale.value_or(1.0F / std::sqrt(static_cast<float>(shape.head_dim_qk)));
   args.mask_program = &call.mask->program;
   args.mask_bindings = &call.mask->bindings;
@@ -54,10 +53,18 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
                           rows_aligned(call),
-                          kernel::worth_splitting(*shape)};
+                          kernel::worth_splitting(*shape),
+                          call.deterministic};
   auto spec = choose_spec(choice, *call.mask, call.score);
   if (!spec) return spec.error();
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};
+}
+
+/// Enough for the spec's own kernel and for the one that may serve in its place.
+std::int64_t largest_workspace(const backend::Backend& backend, const CheckedCall& call) {
+  const auto fallback = kernel::fallback_of(call.spec);
+  return std::max(backend.workspace_bytes(call.spec, call.args),
+                  fallback ? backend.workspace_bytes(*fallback, call.args) : 0);
 }
 
 /// True if the call has no result to write.
@@ -78,7 +85,7 @@ UserText user_text(const AttentionCall& call) {
 Result<std::int64_t> AttentionOp::workspace_bytes(const AttentionCall& call) const {
   const auto checked = check(call, facts());
   if (!checked) return checked.error();
-  return backend_->workspace_bytes(checked->spec, checked->args);
+  return largest_workspace(*backend_, *checked);
 }
 
 Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call) {
@@ -87,25 +94,33 @@ Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call)
   return kernels_->get(checked->spec, user_text(call));
 }
 
-Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call, const kernel::KernelSpec& spec) {
-  if (auto warm = kernels_->find(spec)) return KernelProvider::Provided{std::move(warm), true};
+Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call, const CheckedCall& checked) {
+  if (auto warm = kernels_->find(checked.spec)) return KernelProvider::Provided{std::move(warm), true};
+  // What a warm call takes, its back end checks. A call that is refused should not compile anything.
+  const std::int64_t takes = largest_workspace(*backend_, checked);
+  if (auto large = backend::check_workspace(call.workspace, call.workspace_bytes, takes); !large) return large.error();
   // Loading a module is work on the device, which would end up in the graph or break its capture.
   if (backend_->is_capturing(call.stream)) {
     return bad_argument("stream", "one that is being captured, and a call whose kernel is not loaded",
                         "calls that prepare() was called for before the capture");
   }
-  return kernels_->get(spec, user_text(call));
+  return kernels_->get(checked.spec, user_text(call));
 }
 
 Result<void> AttentionOp::run(const AttentionCall& call) {
-  const auto checked = check(call, facts());
+  auto checked = check(call, facts());
   if (!checked) return checked.error();
   if (writes_nothing(call)) return {};
-  const auto takes = backend_->workspace_bytes(checked->spec, checked->args);
-  if (auto workspace = check_workspace(call, takes); !workspace) return workspace.error();
-  const auto provided = provide(call, checked->spec);
+  const auto provided = provide(call, *checked);
   if (!provided) return provided.error();
-  return backend_->run(*provided->ready->kernel, checked->spec, checked->args);
+  const ReadyKernel& ready = *provided->ready;
+  if (call.plan == nullptr) return backend_->run(*ready.kernel, ready.spec, checked->args);
+  const TilePlan needed = plan_of(call, checked->args.shape, ready.key);
+  if (auto same = check_plan(*call.plan, needed); !same) return same.error();
+  checked->args.planned = call.plan->made;
+  auto done = backend_->run(*ready.kernel, ready.spec, checked->args);
+  *call.plan = done ? needed : TilePlan{};
+  return done;
 }
 
 }  // namespace flashspan::attention

@@ -12,6 +12,12 @@
 
 namespace flashspan::attention {
 
+/// A checked call: its kernel's identity and the arguments of its launch.
+struct CheckedCall {
+  kernel::KernelSpec spec;
+  backend::LaunchArgs args;
+};
+
 class AttentionOp {
  public:
   AttentionOp(std::shared_ptr<backend::Backend> backend, std::shared_ptr<KernelProvider> kernels)
@@ -21,13 +27,13 @@ class AttentionOp {
   [[nodiscard]] Result<std::int64_t> workspace_bytes(const AttentionCall& call) const;
   /// The kernel that the call takes, on the device; the workspace is not looked at.
   [[nodiscard]] Result<KernelProvider::Provided> prepare(const AttentionCall& call);
-  /// Error, before anything is queued: as validate(), check_workspace() and KernelProvider::get().
+  /// Error, before anything is queued: as validate(), KernelProvider::get(), check_plan() and the back end.
   [[nodiscard]] Result<void> run(const AttentionCall& call);
 
  private:
-  /// The kernel of a call that is about to be queued. Error: as KernelProvider::get(), and bad_argument if it is not on
-  /// the device and the call's stream is being captured.
-  [[nodiscard]] Result<KernelProvider::Provided> provide(const AttentionCall& call, const kernel::KernelSpec& spec);
+  /// The kernel of a call that is about to be queued. Error: as KernelProvider::get(), and if it is not on the device,
+  /// workspace_too_small, and bad_argument if the call's stream is being captured.
+  [[nodiscard]] Result<KernelProvider::Provided> provide(const AttentionCall& call, const CheckedCall& checked);
 
   std::shared_ptr<backend::Backend> backend_;
   std::shared_ptr<KernelProvider> kernels_;

@@ -27,8 +27,8 @@ bool rows_aligned(const TensorView& view, std::int64_t least_stride) {
 }  // namespace
 
 bool rows_aligned(const AttentionCall& call) {
-  // The copy engine, which a forward may use, takes strides as unsigned numbers; whether it takes 0 is nowhere said.
-  const std::int64_t least_stride = call.direction == Direction::forward ? 1 : 0;
+  // The copy engine takes strides as unsigned numbers; whether it takes 0 is nowhere said.
+  constexpr std::int64_t least_stride = 1;
   const CallTensors tensors(call);
   for (const CallTensor& tensor : tensors.all()) {
     // lse is read by the element.
@@ -54,11 +54,11 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   spec.dtype = choice.dtype;
   spec.head_dim_qk = choice.head_dim_qk;
   spec.head_dim_v = choice.head_dim_v;
-  spec.lowering = lowering_of(mask, choice.direction).kind;
   spec.mask = mask.signature;
   if (score != nullptr) spec.score = score->signature;
   spec.aligned = choice.aligned;
-  spec.family = kernel::choose_family(spec).family;
+  spec.family = kernel::choose_family(spec, choice.deterministic).family;
+  spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);
   spec.split_rows = choice.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask.light);
   if (!tile) return tile.error();

@@ -17,14 +17,15 @@ struct SpecChoice {
   int head_dim_v = 0;
   bool aligned = true;
   bool few_rows = false;  ///< kernel::worth_splitting() of the call's shape
+  bool deterministic = false;  ///< backward: sums have one order
 };
 
 /// Error: unsupported, if no tile fits the head dims on the target.
 [[nodiscard]] Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask,
                                                      const BoundScore* score);
 
-/// True if every row of every tensor of the call starts at a multiple of 16 bytes, and none at a lower address than the
-/// one before; of a forward, none at the same address either.
+/// True if every row of every tensor of the call starts at a multiple of 16 bytes, each at a higher address than the
+/// one before.
 [[nodiscard]] bool rows_aligned(const AttentionCall& call);
 
 [[nodiscard]] const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction);

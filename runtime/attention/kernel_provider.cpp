@@ -12,6 +12,7 @@
 
 #include "codegen/kernel/emit_cuda.hpp"
 #include "codegen/kernel/emit_llvm.hpp"
+#include "codegen/kernel/tile_config.hpp"
 #include "runtime/attention/source_dump.hpp"
 
 namespace flashspan::attention {
@@ -35,6 +36,11 @@ cache::KernelKey key_of(const kernel::SourceText& source, const std::vector<std:
 std::int64_t unix_seconds_now() {
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+/// Whether another kernel serves in place of one that failed so.
+bool has_fallback(const Error& error, const kernel::KernelSpec& spec) {
+  return error.code == ErrorCode::kernel_spills && kernel::fallback_of(spec);
 }
 
 std::string milliseconds_text(double milliseconds) {
@@ -144,13 +150,13 @@ KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::Ke
 KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text, Stay stay) {
   auto built = build(spec, text);
   if (!built) return built.error();
-  auto loaded = backend_->load(built->entry->artifact, spec);
+  auto loaded = backend_->load(built->entry->artifact, built->spec);
   if (!loaded) {
     // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
     cache_->discard(built->key, loaded.error().message());
     built = build(spec, text);
     if (!built) return built.error();
-    loaded = backend_->load(built->entry->artifact, spec);
+    loaded = backend_->load(built->entry->artifact, built->spec);
     if (!loaded) {
       Error error = loaded.error();
       error.detail += (error.detail.empty() ? "" : "\n") + ("spec: " + spec.summary());
@@ -159,10 +165,19 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
   }
   if (stay == Stay::until_evicted) (*loaded)->follow_launches();
   return std::make_shared<const ReadyKernel>(
-      ReadyKernel{std::move(*loaded), built->key, built->outcome, std::move(built->metadata)});
+      ReadyKernel{std::move(*loaded), std::move(built->spec), built->key, built->outcome, std::move(built->metadata)});
 }
 
 Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text) {
+  auto built = build_one(spec, text);
+  if (built || !has_fallback(built.error(), spec)) return built;
+  const kernel::KernelSpec fallback = *kernel::fallback_of(spec);
+  log_(LogLevel::warning, spec.summary() + ": " + built.error().got + "; " + fallback.summary() +
+                              " serves in its place, slower: mask or score take too many registers");
+  return build_one(fallback, text);
+}
+
+Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text) {
   auto source = emit(backend_->language(), spec);
   if (!source) return source.error();
   const auto compiler = backend_->compiler_identity();
@@ -170,16 +185,19 @@ Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const 
   const std::vector<std::string> options = backend_->compile_options(spec);
   const std::string target = kernel::to_string(spec.target);
   BuiltKernel built;
+  built.spec = spec;
   built.key = key_of(*source, options, *compiler, target);
 
   const auto compile = [&]() -> Result<cache::Entry> {
     auto binary = backend_->compile(*source, spec);
+    if (!binary && has_fallback(binary.error(), spec)) return binary.error();
     if (!binary) return explain_failure(binary.error(), *source, spec, built.key, text);
     KernelMetadata metadata{spec.to_text(), spec.summary(),    target, *compiler, options,
                             binary->report, unix_seconds_now()};
     return cache::Entry{to_text(metadata), std::move(binary->bytes)};
   };
   auto found = cache_->get(built.key, compile);
+  if (!found && has_fallback(found.error(), spec)) return found.error();
   if (!found) {
     log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
     return found.error();

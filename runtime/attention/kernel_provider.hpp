@@ -27,6 +27,7 @@ namespace flashspan::attention {
 
 /// A binary from the cache or the compiler, and what is known about it.
 struct BuiltKernel {
+  kernel::KernelSpec spec;  ///< the one asked for, or what serves in its place (kernel::fallback_of)
   cache::KernelKey key;
   std::shared_ptr<const cache::Entry> entry;
   cache::Outcome outcome = cache::Outcome::built;
@@ -36,6 +37,7 @@ struct BuiltKernel {
 /// A kernel on the device. Never changes once it is made.
 struct ReadyKernel {
   std::shared_ptr<backend::LoadedKernel> kernel;
+  kernel::KernelSpec spec;  ///< as in BuiltKernel; launches are by this one
   cache::KernelKey key;
   cache::Outcome outcome = cache::Outcome::built;
   KernelMetadata metadata;
@@ -73,7 +75,8 @@ class KernelProvider {
   /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error.
   [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text);
 
-  /// Steps before the device: text, key, cache or compiler. For compiling ahead of time.
+  /// Steps before the device: text, key, cache or compiler. For compiling ahead of time. Of a kernel that does not fit
+  /// its registers, a warning is logged and the fallback is built.
   [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text);
 
  private:
@@ -93,6 +96,7 @@ class KernelProvider {
   [[nodiscard]] std::vector<std::shared_ptr<const ReadyKernel>> evict();
   [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
   [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
+  [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const;
   void log_build(const BuiltKernel& built) const;

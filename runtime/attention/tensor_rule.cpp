@@ -42,17 +42,18 @@ std::string to_string(const TensorRule& rule) {
   return text + "]";
 }
 
-Result<void> check_given(const std::string& argument, const TensorView& view, const std::string& takes) {
+Result<void> check_given(std::string_view argument, const TensorView& view, std::string_view takes) {
   const bool has_elements = view.rank == 0 || view.element_count() != 0;
-  if (!view.given() && has_elements) return bad_argument(argument, "no tensor", takes);
+  if (!view.given() && has_elements) return bad_argument(std::string(argument), "no tensor", std::string(takes));
   return {};
 }
 
-Result<void> check_strides(const std::string& argument, const TensorView& view) {
+Result<void> check_strides(std::string_view argument, const TensorView& view) {
   for (int axis = 0; axis < view.rank; ++axis) {
     const std::int64_t stride = view.strides[static_cast<std::size_t>(axis)];
     if (stride < 0) {
-      return bad_argument(argument, "stride " + std::to_string(stride) + " on axis " + std::to_string(axis),
+      return bad_argument(std::string(argument),
+                          "stride " + std::to_string(stride) + " on axis " + std::to_string(axis),
                           "strides of 0 (broadcast) or more");
     }
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashspan/core/error.hpp"
@@ -41,8 +42,8 @@ struct TensorRule {
 [[nodiscard]] Result<void> check_tensor(const TensorRule& rule, const TensorView& view);
 
 /// Null memory is fine for a tensor without elements.
-[[nodiscard]] Result<void> check_given(const std::string& argument, const TensorView& view, const std::string& takes);
-[[nodiscard]] Result<void> check_strides(const std::string& argument, const TensorView& view);
+[[nodiscard]] Result<void> check_given(std::string_view argument, const TensorView& view, std::string_view takes);
+[[nodiscard]] Result<void> check_strides(std::string_view argument, const TensorView& view);
 
 [[nodiscard]] inline Error bad_argument(std::string argument, std::string got, std::string takes) {
   return Error{ErrorCode::bad_argument, std::move(argument), std::move(got), std::move(takes), ""};

@@ -17,6 +17,7 @@ CallTensors::CallTensors(const AttentionCall& call) {
   add({"query", &call.query});
   add({"key", &call.key});
   add({"value", &call.value});
+  add({"sink", &call.sink, Role::read, /*optional=*/true});
   switch (call.direction) {
     case Direction::forward:
       add({"out", &call.out, Role::written});
@@ -30,6 +31,7 @@ CallTensors::CallTensors(const AttentionCall& call) {
       add({"query_gradient", &call.query_gradient, Role::written});
       add({"key_gradient", &call.key_gradient, Role::written});
       add({"value_gradient", &call.value_gradient, Role::written});
+      add({"sink_gradient", &call.sink_gradient, Role::written, /*optional=*/true});
       return;
   }
 }
@@ -38,13 +40,18 @@ namespace {
 
 using namespace std::string_view_literals;
 
-bool holds_statistics(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("lse"sv); }
+bool of_rows(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("lse"sv); }
+bool of_heads(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("sink"sv); }
+/// f32 in every call, and without the axis of head dims.
+bool holds_statistics(const CallTensor& tensor) { return of_rows(tensor) || of_heads(tensor); }
+int rank_of(const CallTensor& tensor) { return of_heads(tensor) ? 1 : of_rows(tensor) ? 3 : 4; }
 bool absent(const CallTensor& tensor) { return !tensor.view->given() && tensor.view->rank == 0; }
 bool skipped(const CallTensor& tensor) { return tensor.optional && absent(tensor); }
 
 const char* layout(const CallTensor& tensor) {
   const std::string_view name = tensor.argument;
-  if (holds_statistics(tensor)) return "a tensor f32[B, Hq, Sq]";
+  if (of_rows(tensor)) return "a tensor f32[B, Hq, Sq]";
+  if (of_heads(tensor)) return "a tensor f32[Hq]";
   if (name.starts_with("query")) return "a tensor [B, Hq, Sq, D]";
   if (name.starts_with("key")) return "a tensor [B, Hkv, Sk, D]";
   if (name.starts_with("value")) return "a tensor [B, Hkv, Sk, Dv]";
@@ -55,7 +62,7 @@ Result<void> check_ranks(const CallTensors& tensors) {
   for (const CallTensor& tensor : tensors.all()) {
     if (skipped(tensor)) continue;
     if (absent(tensor)) return bad_argument(tensor.argument, "no tensor", layout(tensor));
-    if (tensor.view->rank != (holds_statistics(tensor) ? 3 : 4)) {
+    if (tensor.view->rank != rank_of(tensor)) {
       return bad_argument(tensor.argument, to_string(*tensor.view), layout(tensor));
     }
     if (auto given = check_given(tensor.argument, *tensor.view, layout(tensor)); !given) return given.error();
@@ -167,19 +174,16 @@ Result<void> check_extents(const CallTensor& tensor, const AttentionShape& shape
   const std::array<std::int64_t, 4> expected{shape.batch, of_keys ? shape.kv_heads : shape.query_heads,
                                              of_keys ? shape.kv_len : shape.q_len,
                                              of_scores ? shape.head_dim_qk : shape.head_dim_v};
-  const int rank = tensor.view->rank;
+  const std::size_t first = of_heads(tensor) ? 1 : 0;  // of the axes that the tensor has
+  const auto rank = static_cast<std::size_t>(tensor.view->rank);
   bool equal = true;
-  for (int axis = 0; axis < rank; ++axis) {
-    const auto index = static_cast<std::size_t>(axis);
-    equal = equal && tensor.view->shape[index] == expected[index];
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    equal = equal && tensor.view->shape[axis] == expected[first + axis];
   }
   if (equal) return {};
   const std::array<const char*, 4> names{"B", of_keys ? "Hkv" : "Hq", of_keys ? "Sk" : "Sq", of_scores ? "D" : "Dv"};
   TensorRule rule{tensor.argument, tensor.view->dtype, {}};
-  for (int axis = 0; axis < rank; ++axis) {
-    const auto index = static_cast<std::size_t>(axis);
-    rule.axes.push_back(exactly(names[index], expected[index]));
-  }
+  for (std::size_t axis = first; axis < first + rank; ++axis) rule.axes.push_back(exactly(names[axis], expected[axis]));
   return check_tensor(rule, *tensor.view);
 }
 
@@ -219,6 +223,11 @@ Result<void> check_memory_layout(const CallTensor& tensor) {
   return {};
 }
 
+Result<void> check_sink(const AttentionCall& call) {
+  if (!call.sink_gradient.given() || call.sink.given()) return {};
+  return bad_argument("sink", "no tensor", "a tensor f32[Hq], the forward's, since sink_gradient is asked for");
+}
+
 Result<void> check_scale(const std::optional<float>& scale) {
   if (!scale || std::isfinite(*scale)) return {};
   return bad_argument("scale", std::to_string(*scale), "a finite number");
@@ -241,6 +250,7 @@ Result<AttentionShape> validate(const AttentionCall& call, const backend::Device
     if (auto extents = check_extents(tensor, *shape); !extents) return extents.error();
     if (auto memory = check_memory_layout(tensor); !memory) return memory.error();
   }
+  if (auto sink = check_sink(call); !sink) return sink.error();
   if (auto scale = check_scale(call.scale); !scale) return scale.error();
   if (auto mask = check_mask(*call.mask, *shape, facts.device); !mask) return mask.error();
   if (call.score != nullptr) {
@@ -253,13 +263,6 @@ Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape,
   if (!dtype_served(dtype, kind)) return bad_argument("dtype", to_string(dtype), served_dtypes(kind));
   if (auto head_dim = check_head_dim("query", shape.head_dim_qk, kind); !head_dim) return head_dim;
   return check_head_dim("value", shape.head_dim_v, kind);
-}
-
-Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes) {
-  if (takes_bytes == 0 || (call.workspace != nullptr && call.workspace_bytes >= takes_bytes)) return {};
-  const std::string got = call.workspace == nullptr ? "none" : std::to_string(call.workspace_bytes) + " bytes";
-  return Error{ErrorCode::workspace_too_small, "workspace", got,
-               "at least " + std::to_string(takes_bytes) + " bytes on the device (see workspace_bytes())", ""};
 }
 
 }  // namespace flashspan::attention

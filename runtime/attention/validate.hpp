@@ -31,7 +31,7 @@ class CallTensors {
 
  private:
   void add(const CallTensor& tensor) { tensors_[count_++] = tensor; }
-  std::array<CallTensor, 10> tensors_{};
+  std::array<CallTensor, 12> tensors_{};
   std::size_t count_ = 0;
 };
 
@@ -41,8 +41,5 @@ class CallTensors {
 
 /// A dtype and head dims that devices of this kind serve. Error: bad_argument, unsupported.
 [[nodiscard]] Result<void> check_dtype_and_head_dims(DType dtype, const AttentionShape& shape, DeviceKind kind);
-
-/// Error: workspace_too_small.
-[[nodiscard]] Result<void> check_workspace(const AttentionCall& call, std::int64_t takes_bytes);
 
 }  // namespace flashspan::attention

@@ -49,11 +49,11 @@ struct Binary {
 };
 
 /// Everything one call needs beside the kernel. Tensors are [B, H, S, D] views with any strides as long as D is
-/// contiguous; lse and lse_gradient are [B, Hq, Sq] fp32.
+/// contiguous; lse and lse_gradient are [B, Hq, Sq] fp32, sink and sink_gradient [Hq] fp32.
 struct LaunchArgs {
   AttentionShape shape;
-  TensorView query, key, value, out, lse;
-  TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient;  // backward only
+  TensorView query, key, value, sink, out, lse;
+  TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient, sink_gradient;  // backward only
   float scale = 1;
   const mask::Program* mask_program = nullptr;
   const mask::Bindings* mask_bindings = nullptr;
@@ -61,6 +61,7 @@ struct LaunchArgs {
   const mask::Bindings* score_bindings = nullptr;
   void* workspace = nullptr;  ///< on the device
   std::int64_t workspace_bytes = 0;
+  bool planned = false;  ///< the workspace holds the tile plan already, from a call of the same spec, sizes and mask
   Stream stream;
 };
 
@@ -103,8 +104,8 @@ class Backend {
   [[nodiscard]] virtual bool is_capturing(Stream /*stream*/) const { return false; }
   /// Bytes that run() needs in LaunchArgs::workspace; a pure function of spec and shape.
   [[nodiscard]] virtual std::int64_t workspace_bytes(const kernel::KernelSpec& spec, const LaunchArgs& args) const = 0;
-  /// Queues the planner and the kernel(s) on args.stream. No allocation and no synchronisation (CUDA); the CPU returns
-  /// when it is done.
+  /// Queues the planner, unless args.planned, and the kernel(s) on args.stream. No allocation and no synchronisation
+  /// (CUDA); the CPU returns when it is done.
   [[nodiscard]] virtual Result<void> run(LoadedKernel& kernel, const kernel::KernelSpec& spec,
                                          const LaunchArgs& args) = 0;
 };

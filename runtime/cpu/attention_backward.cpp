@@ -5,10 +5,12 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "runtime/cpu/packing.hpp"
 #include "runtime/cpu/score_tile.hpp"
+#include "runtime/cpu/sink.hpp"
 
 namespace flashspan::cpu {
 namespace {
@@ -61,6 +63,8 @@ class Backward {
           [&](std::int64_t b, std::int64_t h, std::int64_t tile) { differentiate_query_tile(b, h, tile); });
     }
     for_each_query_tile([&](std::int64_t b, std::int64_t h, std::int64_t tile) { store_query_tile(b, h, tile); });
+    if (!args_.sink_gradient.given()) return;
+    tbb::parallel_for(std::int64_t{0}, sizes_.shape.query_heads, [&](std::int64_t h) { differentiate_sink(h); });
   }
 
  private:
@@ -91,14 +95,11 @@ class Backward {
     const std::int64_t rows = sizes_.rows_of(tile);
     float* dq = workspace_.query_gradient.tile(b, h, tile);
     std::fill_n(dq, sizes_.block_m * sizes_.qk_columns, 0.0F);
-    if (by_query_.count(sizes_.plan_row(b, h), tile) == 0) return;
-    pack_rows(functions_, args_.query, b, h, tile, rows, args_.scale, workspace_.query);
-    pack_rows(functions_, args_.out_gradient, b, h, tile, rows, 1.0F, workspace_.out_gradient);
-    float* out = scratch_.local().rows.data();
-    functions_.load_rows(element_address(args_.out, b, h, tile * sizes_.block_m), args_.out.strides[2], rows,
-                         args_.out.shape[3], 1.0F, out, sizes_.v_columns);
+    const bool visits = by_query_.count(sizes_.plan_row(b, h), tile) != 0;
+    if (!visits && !args_.sink_gradient.given()) return;
     float* delta = workspace_.delta.tile(b, h, tile);
-    functions_.row_dots(out, workspace_.out_gradient.tile(b, h, tile), sizes_.v_columns, rows, sizes_.v_columns, delta);
+    std::fill_n(delta, rows, 0.0F);
+    if (visits) pack_visiting_tile(b, h, tile, delta);
     float* lse = workspace_.lse.tile(b, h, tile);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t q = tile * sizes_.block_m + row;
@@ -107,6 +108,17 @@ class Backward {
         delta[row] -= *static_cast<const float*>(element_address(args_.lse_gradient, b, h, q));
       }
     }
+  }
+
+  /// `delta` becomes rowsum(dO * O).
+  void pack_visiting_tile(std::int64_t b, std::int64_t h, std::int64_t tile, float* delta) {
+    const std::int64_t rows = sizes_.rows_of(tile);
+    pack_rows(functions_, args_.query, b, h, tile, rows, args_.scale, workspace_.query);
+    pack_rows(functions_, args_.out_gradient, b, h, tile, rows, 1.0F, workspace_.out_gradient);
+    float* out = scratch_.local().rows.data();
+    functions_.load_rows(element_address(args_.out, b, h, tile * sizes_.block_m), args_.out.strides[2], rows,
+                         args_.out.shape[3], 1.0F, out, sizes_.v_columns);
+    functions_.row_dots(out, workspace_.out_gradient.tile(b, h, tile), sizes_.v_columns, rows, sizes_.v_columns, delta);
   }
 
   void pack_key_tile(std::int64_t b, std::int64_t head, std::int64_t tile) {
@@ -216,6 +228,23 @@ class Backward {
     functions_.store_rows(
         workspace_.query_gradient.tile(b, h, tile), sizes_.qk_columns, rows, args_.query_gradient.shape[3], factors,
         element_address(args_.query_gradient, b, h, tile * sizes_.block_m), args_.query_gradient.strides[2]);
+  }
+
+  /// The sum over batch and queries of -weight * delta, in this order.
+  void differentiate_sink(std::int64_t h) {
+    const float sink = sink_of(args_.sink, h);
+    double sum = 0;
+    const bool none = sink == -std::numeric_limits<float>::infinity();
+    for (std::int64_t b = 0; b < sizes_.shape.batch && !none; ++b) {
+      for (std::int64_t tile = 0; tile < sizes_.q_tiles; ++tile) {
+        const float* lse = workspace_.lse.tile(b, h, tile);
+        const float* delta = workspace_.delta.tile(b, h, tile);
+        for (std::int64_t row = 0; row < sizes_.rows_of(tile); ++row) {
+          sum -= double{sink_weight(sink, lse[row])} * double{delta[row]};
+        }
+      }
+    }
+    static_cast<float*>(args_.sink_gradient.data)[h * args_.sink_gradient.strides[0]] = static_cast<float>(sum);
   }
 
   const TileFunctions& functions_;

@@ -10,9 +10,31 @@
 
 #include "runtime/cpu/packing.hpp"
 #include "runtime/cpu/score_tile.hpp"
+#include "runtime/cpu/sink.hpp"
 
 namespace flashspan::cpu {
 namespace {
+
+/// What a row's running softmax comes to.
+struct RowEnd {
+  float factor;  ///< of the products of its weights and values
+  float lse;
+};
+
+/// The sink joins as one more column, which has no value; -inf is no sink. Where two infinities are equal,
+/// exp(inf - inf) is 1.
+RowEnd end_row(float maximum, float sum, float sink) {
+  constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+  float weight = 1.0F;  // of the maximum
+  if (sink != minus_infinity) {
+    const float largest = std::fmax(maximum, sink);
+    weight = maximum == largest ? 1.0F : std::exp(maximum - largest);
+    sum = sum * weight + (sink == largest ? 1.0F : std::exp(sink - largest));
+    maximum = largest;
+  }
+  if (sum == 0.0F) return {0.0F, minus_infinity};
+  return {weight / sum, maximum + std::log(sum)};
+}
 
 struct Scratch {
   explicit Scratch(const CallSizes& sizes)
@@ -144,15 +166,14 @@ class Forward {
   void finish(std::int64_t b, std::int64_t h, std::int64_t q_tile, Scratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(q_tile);
     const std::int64_t first = q_tile * sizes_.block_m;
+    const float sink = sink_of(args_.sink, h);
     for (std::int64_t row = 0; row < rows; ++row) {
       const float sum = scratch.row_sum.data()[row];
       // A visible score that is not -inf adds at least about 1, a NaN stays NaN: a sum of 0 is an empty row.
-      const bool empty = sum == 0.0F;
-      if (empty) std::fill_n(scratch.out.data() + row * sizes_.v_columns, sizes_.v_columns, 0.0F);
-      scratch.base.data()[row] = empty ? 0.0F : 1.0F / sum;
-      if (!args_.lse.given()) continue;
-      *static_cast<float*>(element_address(args_.lse, b, h, first + row)) =
-          empty ? -std::numeric_limits<float>::infinity() : scratch.row_max.data()[row] + std::log(sum);
+      if (sum == 0.0F) std::fill_n(scratch.out.data() + row * sizes_.v_columns, sizes_.v_columns, 0.0F);
+      const RowEnd end = end_row(scratch.row_max.data()[row], sum, sink);
+      scratch.base.data()[row] = end.factor;
+      if (args_.lse.given()) *static_cast<float*>(element_address(args_.lse, b, h, first + row)) = end.lse;
     }
     functions_.store_rows(scratch.out.data(), sizes_.v_columns, rows, args_.out.shape[3], scratch.base.data(),
                           element_address(args_.out, b, h, first), args_.out.strides[2]);

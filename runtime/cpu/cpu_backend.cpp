@@ -8,6 +8,7 @@
 
 #include "codegen/kernel/emit_llvm.hpp"
 #include "runtime/backend/cpu_plugin.h"
+#include "runtime/backend/workspace_check.hpp"
 #include "runtime/cpu/attention_backward.hpp"
 #include "runtime/cpu/attention_forward.hpp"
 #include "runtime/cpu/tile_planner.hpp"
@@ -23,14 +24,6 @@ std::string cpu_name() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return host_machine().cpu;
-}
-
-/// Error if the caller's workspace is too small for `workspace`.
-Result<void> check_workspace(const Workspace& workspace, const backend::LaunchArgs& args) {
-  if (args.workspace != nullptr && args.workspace_bytes >= workspace.bytes) return {};
-  return Error{ErrorCode::workspace_too_small, "workspace",
-               std::to_string(args.workspace == nullptr ? 0 : args.workspace_bytes) + " bytes",
-               "at least " + std::to_string(workspace.bytes) + " bytes", ""};
 }
 
 /// What an exception of a standard container or of TBB becomes at the border.
@@ -103,10 +96,12 @@ Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::Kernel
                              const backend::LaunchArgs& args) {
   const CallSizes sizes(spec, args);
   const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
-  if (const Result<void> checked = check_workspace(workspace, args); !checked) return checked.error();
+  if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, workspace.bytes); !large)
+    return large;
   const TileFunctions& functions = static_cast<CpuKernel&>(kernel).functions();
   try {
-    if (sizes.planned) plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
+    if (sizes.planned && !args.planned)
+      plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
     switch (spec.direction) {
       case Direction::forward:
         attention_forward(functions, args, sizes, workspace);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/backend/workspace_check.hpp"
 #include "runtime/cuda/cuda_kernel.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
 #include "runtime/cuda/launch_grids.hpp"
@@ -33,14 +34,11 @@ struct PreparedCall {
 /// Error: unsupported, workspace_too_small, device_error.
 Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const LaunchArgs& args, PreparedCall& call) {
   const PlanSize size = plan_size(spec, args);
-  const auto grids = launch_grids(spec, args.shape, size);
+  auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
+  if (args.planned) grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size);
-  if (args.workspace_bytes < layout.bytes || (args.workspace == nullptr && layout.bytes > 0)) {
-    return Error{ErrorCode::workspace_too_small, "workspace",
-                 args.workspace == nullptr ? "none" : std::to_string(args.workspace_bytes) + " bytes",
-                 "at least " + std::to_string(layout.bytes) + " bytes", ""};
-  }
+  if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
   const auto score = program_arguments("score", args.score_program, args.score_bindings);
@@ -148,18 +146,24 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   if (auto zeroed = zero_tickets(*device_.driver, call, args.stream); !zeroed) return zeroed;
   const LaunchGrids& grids = call.grids;
   const auto [most_blocks, threads] = block_shape(spec, facts_.processors);
+  const std::int64_t sink_blocks = args.sink_gradient.given() ? grids.backward_sink : 0;
   struct Step {
     EntryPoint entry;
     std::int64_t blocks;  // 0: not launched
     int threads;
   };
-  const std::array<Step, 7> steps{{{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
-                                   {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
-                                   {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
-                                   {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
-                                   {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
-                                   {EntryPoint::backward_dq, grids.backward_dq, threads},
-                                   {EntryPoint::backward_dkdv, grids.backward_dkdv, threads}}};
+  constexpr int query_gradient_threads = 256;
+  const std::array<Step, 10> steps{
+      {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
+       {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
+       {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
+       {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
+       {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
+       {EntryPoint::backward_sink, sink_blocks, delta_threads},
+       {EntryPoint::backward_dq, grids.backward_dq, threads},
+       {EntryPoint::backward_dkdv, grids.backward_dkdv, threads},
+       {EntryPoint::backward_tiles, std::min(grids.backward_tiles, most_blocks), threads},
+       {EntryPoint::backward_query_gradient, grids.backward_query_gradient, query_gradient_threads}}};
   // Kernels that take no maps do not look at the fourth.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
   for (const Step& step : steps) {

@@ -113,12 +113,16 @@ Result<backend::DeviceFacts> CudaDevice::facts() const {
   return facts;
 }
 
-ContextScope::ContextScope(const CudaDevice& device)
-    : driver_(*device.driver),
-      entered_(check(driver_, "cuCtxPushCurrent", device.driver->ctx_push_current(device.context))) {}
+ContextScope::ContextScope(const CudaDevice& device) : driver_(*device.driver) {
+  // As a rule it is current: the CUDA runtime and PyTorch work in the primary context too.
+  CUcontext current = nullptr;
+  if (driver_.ctx_get_current(&current) == cuda_success && current == device.context) return;
+  entered_ = check(driver_, "cuCtxPushCurrent", driver_.ctx_push_current(device.context));
+  pushed_ = entered_.has_value();
+}
 
 ContextScope::~ContextScope() {
-  if (!entered_) return;
+  if (!pushed_) return;
   CUcontext popped = nullptr;
   driver_.ctx_pop_current(&popped);
 }

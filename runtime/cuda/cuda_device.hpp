@@ -42,7 +42,7 @@ struct CudaDevice {
 };
 
 /// Makes the device's primary context current on this thread and, at the end of the scope, whatever was current
-/// before. Does nothing at the end if the push failed.
+/// before. Does neither if it is current already, and nothing at the end if the push failed.
 class ContextScope {
  public:
   explicit ContextScope(const CudaDevice& device);
@@ -54,6 +54,7 @@ class ContextScope {
 
  private:
   const DriverApi& driver_;
+  bool pushed_ = false;
   Result<void> entered_;
 };
 

@@ -24,10 +24,16 @@ const char* name_of(EntryPoint entry) {
       return kernel::entry_forward;
     case EntryPoint::backward_delta:
       return kernel::entry_backward_delta;
+    case EntryPoint::backward_sink:
+      return kernel::entry_backward_sink;
     case EntryPoint::backward_dq:
       return kernel::entry_backward_dq;
     case EntryPoint::backward_dkdv:
       return kernel::entry_backward_dkdv;
+    case EntryPoint::backward_tiles:
+      return kernel::entry_backward_tiles;
+    case EntryPoint::backward_query_gradient:
+      return kernel::entry_backward_query_gradient;
   }
   return "";
 }
@@ -47,8 +53,17 @@ std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::Kern
       break;
     case Direction::backward:
       entries.emplace_back(EntryPoint::backward_delta, 0);
-      entries.emplace_back(EntryPoint::backward_dq, shared);
-      entries.emplace_back(EntryPoint::backward_dkdv, shared);
+      entries.emplace_back(EntryPoint::backward_sink, 0);
+      switch (spec.family) {
+        case kernel::KernelFamily::mma:
+          entries.emplace_back(EntryPoint::backward_dq, shared);
+          entries.emplace_back(EntryPoint::backward_dkdv, shared);
+          break;
+        case kernel::KernelFamily::hopper:
+          entries.emplace_back(EntryPoint::backward_tiles, shared);
+          entries.emplace_back(EntryPoint::backward_query_gradient, 0);
+          break;
+      }
       break;
   }
   return entries;

@@ -15,8 +15,19 @@
 
 namespace flashspan::cuda {
 
-enum class EntryPoint { plan_classify, plan_evaluate, plan_lists, forward, backward_delta, backward_dq, backward_dkdv };
-inline constexpr int entry_point_count = 7;
+enum class EntryPoint {
+  plan_classify,
+  plan_evaluate,
+  plan_lists,
+  forward,
+  backward_delta,
+  backward_sink,
+  backward_dq,
+  backward_dkdv,
+  backward_tiles,
+  backward_query_gradient,
+};
+inline constexpr auto entry_point_count = static_cast<std::size_t>(EntryPoint::backward_query_gradient) + 1;
 
 /// Unloads when destroyed; the last owner must outlive the work that it launched, or ask may_unload().
 class CudaKernel : public backend::LoadedKernel {

@@ -44,6 +44,7 @@ void resolve_all(Resolver& resolve, DriverApi& api) {
   resolve(api.device_get_attribute, "cuDeviceGetAttribute", 2000);
   resolve(api.device_total_mem, "cuDeviceTotalMem", 3020);
   resolve(api.device_primary_ctx_retain, "cuDevicePrimaryCtxRetain", 7000);
+  resolve(api.ctx_get_current, "cuCtxGetCurrent", 4000);
   resolve(api.ctx_push_current, "cuCtxPushCurrent", 4000);
   resolve(api.ctx_pop_current, "cuCtxPopCurrent", 4000);
   resolve(api.mem_alloc, "cuMemAlloc", 3020);

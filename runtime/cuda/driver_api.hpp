@@ -22,6 +22,7 @@ struct DriverApi {
   CUresult (*device_get_attribute)(int* value, int attribute, CUdevice device) = nullptr;
   CUresult (*device_total_mem)(std::size_t* bytes, CUdevice device) = nullptr;
   CUresult (*device_primary_ctx_retain)(CUcontext* context, CUdevice device) = nullptr;
+  CUresult (*ctx_get_current)(CUcontext* context) = nullptr;
   CUresult (*ctx_push_current)(CUcontext context) = nullptr;
   CUresult (*ctx_pop_current)(CUcontext* context) = nullptr;
 

@@ -24,6 +24,9 @@ TensorArgument tensor_argument(const TensorView& view) {
   return TensorArgument{view.data, view.strides[0], view.strides[1], view.strides[2]};
 }
 
+/// [H].
+TensorArgument head_argument(const TensorView& view) { return TensorArgument{view.data, 0, view.strides[0], 0}; }
+
 Error too_many(const char* role, const char* what, std::size_t got, int takes) {
   return Error{ErrorCode::unsupported, std::string(role) + " " + what, std::to_string(got),
                "at most " + std::to_string(takes) + " on CUDA", ""};
@@ -49,7 +52,11 @@ Result<LookupTensor> lookup_tensor(const std::string& name, const TensorView& vi
 void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpec& spec, void* workspace,
                         const PlanSize& size, const WorkspaceLayout& layout) {
   const auto at = [workspace](const WorkspacePart& part) { return part_address(workspace, part); };
-  parameters.delta = spec.direction == Direction::backward ? static_cast<float*>(at(layout.delta)) : nullptr;
+  if (spec.direction == Direction::backward) {
+    parameters.delta = static_cast<float*>(at(layout.delta));
+    parameters.shifted_lse = static_cast<float*>(at(layout.shifted_lse));
+    parameters.query_gradient_sums = static_cast<float*>(at(layout.query_gradient_sums));
+  }
   if (layout.split.portions > 0) {
     parameters.split = {static_cast<float*>(at(layout.partials)), static_cast<int*>(at(layout.tickets)),
                         static_cast<int>(layout.split.warps)};
@@ -64,7 +71,7 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
   parameters.by_query = lists(layout.by_query);
   if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key);
   int* const counters = static_cast<int*>(at(layout.counters));
-  parameters.next_item = counters;
+  parameters.next_item = reinterpret_cast<unsigned*>(counters);
   parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2};
 }
 
@@ -95,12 +102,15 @@ AttentionParameters attention_parameters(const kernel::KernelSpec& spec, const b
   parameters.value_gradient = tensor_argument(args.value_gradient);
   parameters.lse = tensor_argument(args.lse);
   parameters.lse_gradient = tensor_argument(args.lse_gradient);
+  parameters.sink = head_argument(args.sink);
+  parameters.sink_gradient = head_argument(args.sink_gradient);
   parameters.batch = static_cast<int>(args.shape.batch);
   parameters.query_heads = static_cast<int>(args.shape.query_heads);
   parameters.kv_heads = static_cast<int>(args.shape.kv_heads);
   parameters.q_len = static_cast<int>(args.shape.q_len);
   parameters.kv_len = static_cast<int>(args.shape.kv_len);
   parameters.scale = args.scale;
+  parameters.statistics_rows = static_cast<int>(statistics_rows(spec, args.shape));
   parameters.section_heads = section_heads(args.shape, size_in_bytes(spec.dtype));
   place_in_workspace(parameters, spec, args.workspace, size, layout);
   return parameters;

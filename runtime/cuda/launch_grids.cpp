@@ -51,6 +51,33 @@ void plan_grids(LaunchGrids& grids, Direction direction, const PlanSize& plan) {
       std::min(plan.patches() == 0 ? 0 : grids.plan_classify * flashspan_device::patch_tiles, most_evaluate_blocks);
 }
 
+/// Blocks of attention_backward_delta: rows of all heads and batches together, as they stand in delta.
+std::int64_t delta_grid(const AttentionShape& shape, std::int64_t rows_per_head, std::int64_t rows_per_block) {
+  const std::int64_t lists = shape.query_heads * shape.batch;
+  if (lists != 0 && rows_per_head > largest_int32 * rows_per_block / lists) return largest_int32 + 1;
+  return divide_up(rows_per_head * lists, rows_per_block);
+}
+
+void backward_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const AttentionShape& shape,
+                    std::int64_t query_tiles, std::int64_t key_tiles) {
+  grids.backward_sink = shape.query_heads;
+  const std::int64_t of_queries = blocks(query_tiles, shape.query_heads, shape.batch);
+  const std::int64_t of_keys = blocks(key_tiles, shape.kv_heads, shape.batch);
+  switch (spec.family) {
+    case kernel::KernelFamily::mma:
+      grids.backward_delta = delta_grid(shape, statistics_rows(spec, shape), delta_threads / threads_per_warp);
+      grids.backward_dq = of_queries;
+      grids.backward_dkdv = of_keys;
+      break;
+    case kernel::KernelFamily::hopper:
+      grids.backward_delta =
+          delta_grid(shape, statistics_rows(spec, shape), delta_threads / flashspan_device::delta_lanes_per_row);
+      grids.backward_tiles = of_keys;
+      grids.backward_query_gradient = of_queries;
+      break;
+  }
+}
+
 }  // namespace
 
 Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
@@ -65,23 +92,18 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
     case Direction::forward:
       grids.forward = std::max(blocks(query_tiles, shape.query_heads, shape.batch), split_size(spec, shape).portions);
       break;
-    case Direction::backward: {
-      constexpr std::int64_t rows_per_block = delta_threads / threads_per_warp;
-      // Counted in groups of rows of all heads and batches together, as they stand in delta.
-      const std::int64_t lists = shape.query_heads * shape.batch;
-      const bool too_many = lists != 0 && shape.q_len > largest_int32 * rows_per_block / lists;
-      grids.backward_delta = too_many ? largest_int32 + 1 : divide_up(shape.q_len * lists, rows_per_block);
-      grids.backward_dq = blocks(query_tiles, shape.query_heads, shape.batch);
-      grids.backward_dkdv = blocks(key_tiles, shape.kv_heads, shape.batch);
+    case Direction::backward:
+      backward_grids(grids, spec, shape, query_tiles, key_tiles);
       break;
-    }
   }
   for (const auto& [entry, grid] :
        {std::pair{kernel::entry_plan_classify, grids.plan_classify},
         std::pair{kernel::entry_plan_lists, grids.plan_lists}, std::pair{kernel::entry_forward, grids.forward},
         std::pair{kernel::entry_backward_delta, grids.backward_delta},
         std::pair{kernel::entry_backward_dq, grids.backward_dq},
-        std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv}}) {
+        std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv},
+        std::pair{kernel::entry_backward_tiles, grids.backward_tiles},
+        std::pair{kernel::entry_backward_query_gradient, grids.backward_query_gradient}}) {
     if (const auto fits = check_grid(entry, grid); !fits) return fits.error();
   }
   return grids;

@@ -11,7 +11,8 @@
 
 namespace flashspan::cuda {
 
-/// Threads of a block of the planner's kernels, and of attention_backward_delta (one warp a row).
+/// Threads of a block of the planner's kernels, and of attention_backward_delta and attention_backward_sink (one block
+/// a head).
 using flashspan_device::delta_threads;
 using flashspan_device::plan_threads;
 inline constexpr int threads_per_warp = 32;
@@ -26,8 +27,11 @@ struct LaunchGrids {
   std::int64_t plan_lists = 0;
   std::int64_t forward = 0;
   std::int64_t backward_delta = 0;
+  std::int64_t backward_sink = 0;  ///< for calls that ask for the sink's gradient
   std::int64_t backward_dq = 0;
   std::int64_t backward_dkdv = 0;
+  std::int64_t backward_tiles = 0;
+  std::int64_t backward_query_gradient = 0;
 };
 
 /// Error: unsupported if a grid is larger than a launch can be, or a size does not fit 32 bits.

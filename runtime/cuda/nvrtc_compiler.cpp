@@ -86,7 +86,8 @@ std::optional<Error> defect(const kernel::SourceText& source, const backend::Com
   }
   // ptxas numbers its advisories about instructions it had to serialise or ignore (wgmma, setmaxnreg) C75xx.
   if (report.log.find("(C75") != std::string::npos) {
-    return compile_failed("a ptxas advisory C75xx: an instruction was serialised or ignored", report.log);
+    return Error{ErrorCode::kernel_spills, "kernel", "a ptxas advisory C75xx: an instruction was serialised or ignored",
+                 "a kernel whose products find the registers they need", report.log};
   }
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 namespace flashspan::cuda {
 namespace {
@@ -51,10 +52,13 @@ Result<void> describe_inputs(const DriverApi& driver, const kernel::KernelSpec& 
     const TensorView& view;
     int rows;
   };
-  const std::array<Input, 3> inputs{{{"query", &TensorMaps::query, args.query, spec.tile.block_m},
-                                     {"key", &TensorMaps::key, args.key, spec.tile.block_n},
-                                     {"value", &TensorMaps::value, args.value, spec.tile.block_n}}};
-  for (const Input& input : inputs) {
+  const std::array<Input, 4> inputs{
+      {{"query", &TensorMaps::query, args.query, spec.tile.block_m},
+       {"key", &TensorMaps::key, args.key, spec.tile.block_n},
+       {"value", &TensorMaps::value, args.value, spec.tile.block_n},
+       {"out_gradient", &TensorMaps::out_gradient, args.out_gradient, spec.tile.block_m}}};
+  const std::size_t given = spec.direction == Direction::backward ? inputs.size() : inputs.size() - 1;
+  for (const Input& input : std::span(inputs).first(given)) {
     const CUresult code =
         encode(driver, maps.*input.map, input.view, args.query.data, static_cast<unsigned>(input.rows));
     if (code == cuda_success) continue;

@@ -62,8 +62,9 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const bool backward = spec.direction == Direction::backward;
   place_lists(layout.by_query, plan.query_tiles, plan.key_tiles);
   if (backward) place_lists(layout.by_key, plan.key_tiles, plan.query_tiles);
-  const std::int64_t bytes_per_slot = std::int64_t{4} * spec.tile.block_m * word;
-  layout.bit_slots = std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot);
+  const std::int64_t bytes_per_slot = std::int64_t{4} * (backward ? spec.tile.block_n : spec.tile.block_m) * word;
+  const bool reads_bits = !backward || spec.lowering == mask::LoweringKind::bit_tiles;
+  layout.bit_slots = reads_bits ? std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot) : 0;
   place(layout.bits, layout.bit_slots, bytes_per_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
@@ -73,9 +74,30 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const std::int64_t partial_floats = std::int64_t{16} * kernel::padded_head_dim(spec.head_dim_v) + 128;
   place(layout.partials, layout.split.portions * layout.split.warps, partial_floats * word);
   place(layout.tickets, layout.split.rows * layout.split.warps, word);
-  if (backward) place(layout.delta, shape.batch * shape.query_heads * shape.q_len, word);
+  if (backward) {
+    const std::int64_t lists = shape.batch * shape.query_heads;
+    const std::int64_t rows = lists * statistics_rows(spec, shape);
+    place(layout.delta, rows, word);
+    if (spec.family == kernel::KernelFamily::hopper) {
+      const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
+      constexpr std::int64_t warpgroup_rows = 64;
+      const kernel::QueryGradientShare share = kernel::query_gradient_share(spec);
+      place(layout.shifted_lse, rows, word);
+      place(layout.query_gradient_sums, lists * query_tiles * share.sums * warpgroup_rows * share.columns, word);
+    }
+  }
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;
+}
+
+std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape) {
+  switch (spec.family) {
+    case kernel::KernelFamily::mma:
+      return shape.q_len;
+    case kernel::KernelFamily::hopper:
+      return divide_up(shape.q_len, spec.tile.block_m) * spec.tile.block_m;
+  }
+  return 0;
 }
 
 void* part_address(void* workspace, const WorkspacePart& part) {

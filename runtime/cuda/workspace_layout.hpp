@@ -48,20 +48,25 @@ struct ListParts {
 struct WorkspaceLayout {
   ListParts by_query;          ///< rows of query tiles
   ListParts by_key;            ///< backward: rows of key tiles
-  WorkspacePart bits;          ///< u32 [bit_slots, 4 block_m]
+  WorkspacePart bits;          ///< u32 [bit_slots, 4 block_m], backward: 4 block_n
   std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
   WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
   WorkspacePart counters;      ///< i32: next_item, slots_taken, blocks_done [2, batch, heads]
   WorkspacePart partials;      ///< split forward: f32 [portions, warps, floats of 16 rows and their statistics]
   WorkspacePart tickets;       ///< split forward: i32 [rows, warps]
   SplitSize split;
-  WorkspacePart delta;     ///< backward: f32 [B, Hq, Sq]
-  std::int64_t bytes = 0;  ///< to ask the caller for; enough for a workspace of any alignment
+  WorkspacePart delta;         ///< backward: f32 [B, Hq, Sq], in the hopper family padded to whole tiles of queries
+  WorkspacePart shifted_lse;   ///< hopper backward: as delta
+  WorkspacePart query_gradient_sums;  ///< hopper backward: f32 [B, Hq, tiles of queries, two warpgroups' share]
+  std::int64_t bytes = 0;             ///< to ask the caller for; enough for a workspace of any alignment
 };
 /// Most memory that the bit tiles of one plan take.
 inline constexpr std::int64_t bit_tile_bytes = std::int64_t{16} << 20;
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan);
+
+/// Rows of one head in delta and shifted_lse of a backward.
+[[nodiscard]] std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape);
 
 /// Where a part stands in a workspace that starts at `workspace`.
 [[nodiscard]] void* part_address(void* workspace, const WorkspacePart& part);

@@ -6,6 +6,8 @@
 // row and different groups recompute the same weights. Weights are made in strips of columns.
 #pragma once
 
+#include "attention/backward_rows.cuh"
+#include "attention/backward_sink.cuh"
 #include "attention/work.cuh"
 
 namespace flashspan_device {
@@ -117,32 +119,6 @@ __device__ __forceinline__ void store_gradient(const TensorArgument& tensor, int
 }
 
 }  // namespace flashspan_device
-
-/// delta = rowsum(dO * O) - dLSE, one warp a row. Rows that saw nothing get 0.
-extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
-    attention_backward_delta(const __grid_constant__ flashspan_device::AttentionParameters p,
-                             const __grid_constant__ flashspan_device::ProgramArguments mask,
-                             const __grid_constant__ flashspan_device::ProgramArguments score) {
-  using namespace flashspan_device;
-  (void)mask;
-  (void)score;
-  const long long row = static_cast<long long>(blockIdx.x) * (delta_threads / 32) + threadIdx.x / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const long long rows = static_cast<long long>(p.batch) * p.query_heads * p.q_len;
-  if (row >= rows) return;
-  const int q = static_cast<int>(row % p.q_len);
-  const int h = static_cast<int>(row / p.q_len % p.query_heads);
-  const int b = static_cast<int>(row / p.q_len / p.query_heads);
-  const unsigned short* const out = matrix_of(p.out, b, h) + q * p.out.stride_row;
-  const unsigned short* const gradient = matrix_of(p.out_gradient, b, h) + q * p.out_gradient.stride_row;
-  float sum = 0.f;
-  for (int d = lane; d < head_dim_v; d += 32) sum += widen<is_bf16>(out[d]) * widen<is_bf16>(gradient[d]);
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (lane != 0) return;
-  if (p.lse_gradient.data != nullptr) sum -= *row_value(p.lse_gradient, b, h, q);
-  p.delta[row] = *row_value(p.lse, b, h, q) == minus_infinity() ? 0.f : sum;
-}
 
 extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block, 1)
     attention_backward_dq(const __grid_constant__ flashspan_device::AttentionParameters p,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "attention/portions.cuh"
+#include "attention/warpgroup_work.cuh"
 #include "generated/warpgroup_products.cuh"
 #include "ptx/tensor_copy.cuh"
 
@@ -67,20 +68,6 @@ constexpr int first_key_offset = query_stages * query_bytes;
 constexpr int first_value_offset = first_key_offset + num_stages * key_bytes;
 constexpr int exchange_offset = first_value_offset + num_stages * value_bytes;
 static_assert(exchange_offset + static_cast<int>(sizeof(Exchange)) <= shared_bytes, "host and device agree");
-
-/// Place in a ring, and the parity of its barriers' phase. Who fills a ring begins with parity 1: every place is free
-/// at first, as if the phase before the first were over.
-template <int places>
-struct Ring {
-  int index = 0;
-  u32 parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++index == places) {
-      index = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 /// The one thread that starts all copies.
 struct Producer {
@@ -229,7 +216,9 @@ __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exc
         look_up(item, p, number);
       }
       item.careful = 0;
-      number = static_cast<int>(gridDim.x) + (has_plan ? atomicAdd(p.next_item, 1) : number);
+      // Every item is taken once, so the counter is 0 again after the last, for a call that reuses the plan.
+      number = static_cast<int>(gridDim.x) +
+               (has_plan ? static_cast<int>(atomicInc(p.next_item, static_cast<unsigned int>(items) - 1)) : number);
       slots_without_work = 0;
     } else {
       item.list.count = ++slots_without_work < item_slots ? no_item : no_more_items;
@@ -289,13 +278,6 @@ struct VisibleWords {
   u32 row[2][words_per_lane_row];
 };
 
-/// Flags of word `word` for the elements in columns below `limit`, counted from the lane's first column.
-__device__ __forceinline__ u32 columns_below(int limit, int word) {
-  const int within = limit & 7;
-  const int elements = (limit >> 3) * 2 + (within < 2 ? within : 2) - 32 * word;
-  return elements <= 0 ? 0u : elements >= 32 ? 0xffffffffu : ~(0xffffffffu << elements);
-}
-
 /// Turns of the consumer warpgroups at starting products, so that the softmax of one runs beside the products of
 /// another. Named barrier 1 + w lets warpgroup w through.
 struct Turns {
@@ -326,13 +308,6 @@ struct ScoreScale {
   /// Natural logarithm of the weight of this score.
   __device__ __forceinline__ float natural(float score) const { return multiply ? score : score * scale; }
 };
-
-/// The value, about which the compiler knows nothing: what is computed from it stays here. A mask's terms without k
-/// would else be computed once an item, and take registers from all its tiles.
-__device__ __forceinline__ int computed_here(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
 
 struct MaskPlace {
   int b;
@@ -537,63 +512,6 @@ __device__ __forceinline__ void scale_results(float (&out)[padded_v / 2], const 
   for (int i = 0; i < padded_v / 2; ++i) out[i] *= factor[i / 2 % 2];
 }
 
-/// Lane t of the four that share a row gives its four registers and gets register t of each: rows of a 4 x 4 matrix
-/// become columns.
-__device__ __forceinline__ void transpose_among_four(u32 (&values)[4]) {
-  const bool odd = (threadIdx.x & 1) != 0;
-  const bool upper = (threadIdx.x & 2) != 0;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 got = __shfl_xor_sync(0xffffffffu, odd ? values[i] : values[i + 1], 1);
-    if (odd) {
-      values[i] = got;
-    } else {
-      values[i + 1] = got;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const u32 got = __shfl_xor_sync(0xffffffffu, upper ? values[i] : values[i + 2], 2);
-    if (upper) {
-      values[i] = got;
-    } else {
-      values[i + 2] = got;
-    }
-  }
-}
-
-/// Writes one row of results, 16 bytes a lane. `half` says which of the lane's two rows.
-__device__ __forceinline__ void store_row(unsigned short* row, const float (&out)[padded_v / 2], int half, float factor,
-                                          bool inside) {
-  constexpr int blocks = padded_v / 8;
-  const int lane = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-  for (int first = 0; first < blocks; first += 4) {
-    u32 values[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int block = first + i;
-      if (block < blocks) {
-        values[i] = pack_pair<is_bf16>(out[4 * block + 2 * half] * factor, out[4 * block + 2 * half + 1] * factor);
-      }
-    }
-    transpose_among_four(values);
-    const int d = (first + lane) * 8;
-    if (inside && d < head_dim_v) {
-      *reinterpret_cast<EightElements*>(row + d) = EightElements{{values[0], values[1], values[2], values[3]}};
-    }
-  }
-}
-
-/// True in every lane if one of the lane's results is NaN or infinite.
-template <int count>
-__device__ __forceinline__ bool any_non_finite(const float (&values)[count]) {
-  float sum = 0.f;  // stays 0 as long as all are finite
-#pragma unroll
-  for (int i = 0; i < count; ++i) sum = values[i] * 0.f + sum;
-  return __any_sync(0xffffffffu, sum != 0.f) != 0;
-}
-
 /// Writes what a warp has found out about its 16 rows: results and LSE.
 __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& softmax,
                                             const float (&out)[padded_v / 2]) {
@@ -602,13 +520,9 @@ __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& s
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int q = c.first_q + 8 * half;
-    const float sum = softmax.sum[half];
-    const bool saw_nothing = sum == 0.f;
-    store_row(matrix + q * c.p.out.stride_row, out, half, saw_nothing ? 0.f : 1.f / sum, q < c.p.q_len);
-    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) {
-      *row_value(c.p.lse, c.b, c.h, q) =
-          saw_nothing ? minus_infinity() : c.scale.natural(softmax.maximum[half]) + logf(sum);
-    }
+    const RowEnd end = end_row(c.p, c.h, c.scale.natural(softmax.maximum[half]), softmax.sum[half]);
+    store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, end.factor, q < c.p.q_len, head_dim_v);
+    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) *row_value(c.p.lse, c.b, c.h, q) = end.lse;
   }
 }
 

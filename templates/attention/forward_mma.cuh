@@ -198,20 +198,16 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
     const int q = first_q + 8 * half;
     const int first = 2 * half;
     if (q >= p.q_len) continue;
-    const float sum = softmax.sum[half];
-    const bool saw_nothing = sum == 0.f;
-    if (p.lse.data != nullptr && place.column == 0) {
-      *row_value(p.lse, b, h, q) =
-          saw_nothing ? minus_infinity() : softmax.maximum[half] * natural_per_score + logf(sum);
-    }
-    const float inverse = saw_nothing ? 0.f : 1.f / sum;
+    const bool saw_nothing = softmax.sum[half] == 0.f;
+    const RowEnd end = end_row(p, h, softmax.maximum[half] * natural_per_score, softmax.sum[half]);
+    if (p.lse.data != nullptr && place.column == 0) *row_value(p.lse, b, h, q) = end.lse;
 #pragma unroll
     for (int n = 0; n < value_blocks; ++n) {
       const int d = n * 8 + place.column;
       if (d >= head_dim_v) continue;
-      const float low = saw_nothing ? 0.f : out[n][first] * inverse;
-      const float high = saw_nothing ? 0.f : out[n][first + 1] * inverse;
-      store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low, high);
+      const float low = saw_nothing ? 0.f : out[n][first];
+      const float high = saw_nothing ? 0.f : out[n][first + 1];
+      store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low * end.factor, high * end.factor);
     }
   }
   if (!non_finite_values) return;

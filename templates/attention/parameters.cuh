@@ -46,12 +46,13 @@ constexpr int group_rows = 64;
 //
 // Bit tiles hold the exact mask of block_m x block_n pairs, block_n <= 128, in the order of the accumulator fragments
 // of mma and wgmma: bit e of word slot * 4 block_m + 4 row + quad is the pair (row, 8 (e / 2) + 2 quad + e % 2). Pairs
-// outside the lengths are 0.
+// outside the lengths are 0. In a backward, rows are keys: bit e of word slot * 4 block_n + 4 key + quad is the pair
+// (8 (e / 2) + 2 quad + e % 2, key), block_m <= 128.
 struct TilePlanArguments {
   int* counts;         // [plan_batch, plan_heads, rows]
   TileEntry* entries;  // [plan_batch, plan_heads, rows, across], ascending by tile, `counts` of them valid
   int* order;          // [plan_batch, plan_heads, rows]: rows, most expensive first; among equals the last row first
-  unsigned int* bits;  // [slots, 4 block_m]; null: none
+  unsigned int* bits;  // [slots, 4 block_m], backward: 4 block_n; null: none
   int bit_slots;       // capacity in tiles
   int plan_batch;      // 1 if the mask does not depend on b
   int plan_heads;      // 1 if the mask does not depend on h
@@ -72,6 +73,7 @@ struct alignas(128) TensorMap {
 
 struct TensorMaps {
   TensorMap query, key, value;
+  TensorMap out_gradient;  // backward
 };
 
 // Of a kernel that cuts rows of tiles into portions (attention/portions.cuh).
@@ -89,21 +91,28 @@ constexpr int least_portion_tiles = 4;
 struct AttentionParameters {
   TensorArgument query, key, value, out;
   TensorArgument out_gradient, query_gradient, key_gradient, value_gradient;
-  TensorArgument lse, lse_gradient;  // [B, H, Sq] fp32: stride_row is the stride of the row axis
-  float* delta;                      // [B, H, Sq] fp32 workspace of the backward: rowsum(dO * O) - dLSE
+  TensorArgument lse, lse_gradient;    // [B, H, Sq] fp32: stride_row is the stride of the row axis
+  TensorArgument sink, sink_gradient;  // [H] fp32: stride_head alone
+  // Workspace of the backward, fp32. In the hopper family rows are padded to whole tiles of queries.
+  float* delta;                // [B, H, statistics_rows]: rowsum(dO * O) - dLSE
+  float* shifted_lse;          // hopper: as delta, LSE in the kernel's units, +inf for rows without weights
+  float* query_gradient_sums;  // hopper: dQ / scale, [B, H, tiles of queries] of backward_hopper.cuh's own order
+  int statistics_rows;
   int batch, query_heads, kv_heads, q_len, kv_len;
   float scale;
-  int* next_item;              // work counter of persistent kernels, zeroed by the planner; null without a plan
-  int section_heads;           // (batch, query head) pairs whose keys and values share the L2 cache
+  unsigned int* next_item;  // work counter of persistent kernels; null without a plan. The planner makes it 0, and so
+                            // does the taking of the last item: a plan is good for any number of calls
+  int section_heads;        // (batch, query head) pairs whose keys and values share the L2 cache
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
   TilePlanArguments by_key;    // per key tile: query tiles (dK, dV); entries are null in a forward
   PlanScratch scratch;
   SplitArguments split;
 };
 
-// Threads of a block of the planner's kernels, and of attention_backward_delta.
+// Threads of a block of the planner's kernels, and of those in backward_rows.cuh.
 constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
+constexpr int delta_lanes_per_row = 16;  // in the hopper family; a lane reads eight elements
 
 // A block of plan_classify works on a patch of tiles; a block of plan_lists on some rows of one list, a warp each.
 constexpr int patch_side = 8;

@@ -39,6 +39,30 @@ __device__ __forceinline__ float* row_value(const TensorArgument& tensor, int b,
          row * tensor.stride_row;
 }
 
+/// What a row's running softmax comes to.
+struct RowEnd {
+  float factor;  // of the products of its weights and values
+  float lse;
+};
+
+/// From the running maximum, in natural units, and sum of a row; a sum of 0 is a row without weights. The head's sink
+/// joins as one more column, which has no value; -inf is no sink. Where two infinities are equal, exp(inf - inf) is 1.
+__device__ __forceinline__ RowEnd end_row(const AttentionParameters& p, int h, float maximum, float sum) {
+  if (sum == 0.f) maximum = minus_infinity();
+  float weight = 1.f;  // of the maximum
+  if (p.sink.data != nullptr) {
+    const float sink = *row_value(p.sink, 0, h, 0);
+    if (sink != minus_infinity()) {
+      const float largest = fmaxf(maximum, sink);
+      weight = maximum == largest ? 1.f : expf(maximum - largest);
+      sum = sum * weight + (sink == largest ? 1.f : expf(sink - largest));
+      maximum = largest;
+    }
+  }
+  if (sum == 0.f) return {0.f, minus_infinity()};
+  return {weight / sum, maximum + logf(sum)};
+}
+
 /// The tiles that one row of tiles visits, or a portion of them: of all tiles, or of a plan's list.
 struct TileList {
   const TileEntry* entries;  // null: all

@@ -14,7 +14,19 @@ constexpr bool has_score = false;
 constexpr bool aligned = true;
 constexpr bool split_rows = true;
 constexpr int column_groups = 1;
-#if defined(FLASHSPAN_LINT_HOPPER)
+constexpr int query_gradient_columns = 64;
+#if defined(FLASHSPAN_LINT_BACKWARD)
+constexpr bool bits_by_key = true;
+#else
+constexpr bool bits_by_key = false;
+#endif
+#if defined(FLASHSPAN_LINT_HOPPER) && defined(FLASHSPAN_LINT_BACKWARD)
+constexpr int block_m = 64;
+constexpr int block_n = 128;
+constexpr int num_warps = 8;
+constexpr int num_stages = 2;
+constexpr int shared_bytes = (128 + 2 * 64) * 4 * 128 + 2 * 128 * 128 + 2 * 2 * 64 * 4 + 256;
+#elif defined(FLASHSPAN_LINT_HOPPER)
 constexpr int block_m = 128;
 constexpr int block_n = 128;
 constexpr int num_warps = 8;

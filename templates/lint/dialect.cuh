@@ -39,6 +39,7 @@ __device__ int __any_sync(unsigned int lanes, int value);
 __device__ int __reduce_min_sync(unsigned int lanes, int value);
 __device__ int __reduce_max_sync(unsigned int lanes, int value);
 __device__ int atomicAdd(int* word, int value);
+__device__ unsigned int atomicInc(unsigned int* word, unsigned int largest);
 __device__ unsigned int atomicOr(unsigned int* word, unsigned int bits);
 __device__ unsigned long __cvta_generic_to_shared(const void* pointer);
 __device__ int __popc(unsigned int bits);
@@ -50,4 +51,5 @@ __device__ float __fdiv_rn(float a, float b);
 __device__ float fmaxf(float a, float b);
 __device__ float fabsf(float a);
 __device__ float logf(float a);
+__device__ float expf(float a);
 }

@@ -168,6 +168,36 @@ __device__ __forceinline__ int take_slot(const AttentionParameters& p) {
   return slot < p.by_query.bit_slots ? slot : evaluated_tile;
 }
 
+/// By the whole block, which has passed a barrier since the last tile.
+__device__ __forceinline__ void store_bits(const AttentionParameters& p, const ThreadWords& words, int slot) {
+  if constexpr (!bits_by_key) {
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      const long long row = static_cast<long long>(slot) * block_m + ThreadWords::row(i);
+      if (ThreadWords::row(i) < block_m) p.by_query.bits[row * words_per_row + ThreadWords::quad()] = words.bits[i];
+    }
+  } else {
+    __shared__ unsigned int of_queries[block_m * words_per_row];
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      if (ThreadWords::row(i) < block_m) {
+        of_queries[ThreadWords::row(i) * words_per_row + ThreadWords::quad()] = words.bits[i];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < block_n * words_per_row; i += plan_threads) {
+      const int key = i / words_per_row;
+      unsigned int word = 0;
+#pragma unroll 4
+      for (int e = 0; e < block_m / words_per_row; ++e) {
+        const int q = e / 2 * 8 + i % words_per_row * 2 + e % 2;
+        word |= (of_queries[q * words_per_row + key % 8 / 2] >> (key / 8 * 2 + key % 2) & 1u) << e;
+      }
+      p.by_key.bits[static_cast<long long>(slot) * block_n * words_per_row + i] = word;
+    }
+  }
+}
+
 /// By the whole block.
 __device__ __forceinline__ void evaluate_tile(const AttentionParameters& p, const TileGrid& grid,
                                               const ProgramArguments& mask, const TilePlace& place,
@@ -202,11 +232,7 @@ __device__ __forceinline__ void evaluate_tile(const AttentionParameters& p, cons
   }
   __syncthreads();
   if (settled < 0) return;
-#pragma unroll
-  for (int i = 0; i < rows_per_thread; ++i) {
-    const long long row = static_cast<long long>(settled) * block_m + ThreadWords::row(i);
-    if (ThreadWords::row(i) < block_m) p.by_query.bits[row * words_per_row + ThreadWords::quad()] = words.bits[i];
-  }
+  store_bits(p, words, settled);
 }
 
 }  // namespace flashspan_device

@@ -52,6 +52,22 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// As named_barrier_wait, of all `threads`; true in each if `value` is true in one. PTX ISA: barrier.red.
+__device__ __forceinline__ bool named_barrier_any(int barrier, int threads, bool value) {
+  u32 any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, found;\n"
+      "setp.ne.u32 mine, %3, 0;\n"
+      "barrier.cta.red.or.pred found, %1, %2, mine;\n"
+      "selp.u32 %0, 1, 0, found;\n"
+      "}"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(static_cast<u32>(value))
+      : "memory");
+  return any != 0;
+}
+
 /// Gives registers of this warpgroup back, or takes more, until each thread has `count`. PTX ISA: setmaxnreg.
 template <int count>
 __device__ __forceinline__ void shrink_registers() {

@@ -21,4 +21,12 @@ __device__ __forceinline__ void copy_box(u32 shared, const void* map, TransferBa
       : "memory");
 }
 
+/// Starts the copy of `bytes` neighbours; both addresses and the size are multiples of 16. By one thread. PTX ISA:
+/// cp.async.bulk.
+__device__ __forceinline__ void copy_bytes(u32 shared, const void* global, u32 bytes, TransferBarrier& barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(shared_address(&barrier))
+               : "memory");
+}
+
 }  // namespace flashspan_device

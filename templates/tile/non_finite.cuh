@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ptx/convert.cuh"
+#include "ptx/opaque.cuh"
 #include "tile/shared_tile.cuh"
 
 namespace flashspan_device {
@@ -85,7 +86,7 @@ __device__ inline void add_visible_non_finite(const GlobalRows<unsigned short>& 
                                               const GlobalRows<const unsigned short>& source, int head_dim,
                                               const Visible& visible) {
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x) % threads; i < result.rows * head_dim; i += threads) {
+  for (int i = computed_here(static_cast<int>(threadIdx.x)) % threads; i < result.rows * head_dim; i += threads) {
     const int row = i / head_dim;
     const int column = i % head_dim;
     unsigned short* const element = result.at(row, column);

@@ -34,6 +34,16 @@ std::vector<Place> places_with(const std::vector<DType>& cpu, const std::vector<
   return all;
 }
 
+/// [1, H, 1, 1] as the [H] of calls.
+TensorView of_heads(const PlacedTensor& tensor) {
+  TensorView view = tensor.view();
+  if (!view.given()) return view;
+  view.rank = 1;
+  view.shape = {view.shape[1]};
+  view.strides = {view.strides[1]};
+  return view;
+}
+
 oracle::Tensor shape_like(Index batch, Index heads, Index rows, Index columns) {
   return oracle::Tensor(batch, heads, rows, columns);
 }
@@ -75,6 +85,7 @@ PlacedCall::PlacedCall(const Scenario& scenario, const Inputs& inputs, Device de
   const oracle::Tensor lse = shape_like(s.batch, s.query_heads, s.q_len, 1);
   out_ = result(out, scenario.out);
   if (scenario.with_lse) lse_ = PlacedTensor::poisoned(lse, DType::f32, device, scenario.statistics, true);
+  if (scenario.with_sink) sink_ = PlacedTensor(inputs.sink, DType::f32, device, scenario.sink);
   if (!scenario.backward) return;
   out_gradient_ = given(inputs.out_gradient, scenario.out_gradient);
   if (scenario.lse_gradient) {
@@ -83,6 +94,14 @@ PlacedCall::PlacedCall(const Scenario& scenario, const Inputs& inputs, Device de
   query_gradient_ = result(inputs.query, scenario.query);
   key_gradient_ = result(inputs.key, scenario.key);
   value_gradient_ = result(inputs.value, scenario.value);
+  if (!scenario.with_sink || !scenario.with_sink_gradient) return;
+  sink_gradient_ = PlacedTensor::poisoned(inputs.sink, DType::f32, device, scenario.sink);
+}
+
+TensorView PlacedCall::sink() const {
+  TensorView view = of_heads(sink_);
+  if (scenario_.expanded_sink) view.strides = {};
+  return view;
 }
 
 ForwardCall PlacedCall::forward_call() const {
@@ -90,6 +109,7 @@ ForwardCall PlacedCall::forward_call() const {
   call.query = query_.view();
   call.key = key_.view();
   call.value = value_.view();
+  call.sink = sink();
   call.out = out_.view();
   call.lse = lse_.view();
   call.mask = mask_ ? &*mask_ : nullptr;
@@ -100,6 +120,7 @@ ForwardCall PlacedCall::forward_call() const {
 
 BackwardCall PlacedCall::backward_call() const {
   BackwardCall call;
+  call.deterministic = scenario_.deterministic;
   call.query = query_.view();
   call.key = key_.view();
   call.value = value_.view();
@@ -110,6 +131,8 @@ BackwardCall PlacedCall::backward_call() const {
   call.query_gradient = query_gradient_.view();
   call.key_gradient = key_gradient_.view();
   call.value_gradient = value_gradient_.view();
+  if (sink_gradient_.view().given()) call.sink = sink();
+  call.sink_gradient = of_heads(sink_gradient_);
   call.mask = mask_ ? &*mask_ : nullptr;
   call.score = score_ ? &*score_ : nullptr;
   call.scale = scenario_.scale;
@@ -135,7 +158,8 @@ Result<void> PlacedCall::run(Attention& attention, Stream stream) {
 }
 
 bool PlacedCall::surroundings_untouched() const {
-  const std::array<const PlacedTensor*, 5> written{&out_, &lse_, &query_gradient_, &key_gradient_, &value_gradient_};
+  const std::array<const PlacedTensor*, 6> written{
+      &out_, &lse_, &query_gradient_, &key_gradient_, &value_gradient_, &sink_gradient_};
   return std::all_of(written.begin(), written.end(),
                      [](const PlacedTensor* t) { return !t->view().given() || t->surroundings_untouched(); });
 }
@@ -149,6 +173,7 @@ oracle::Answer PlacedCall::read() const {
     answer.query_gradient = query_gradient_.read();
     answer.key_gradient = key_gradient_.read();
     answer.value_gradient = value_gradient_.read();
+    if (sink_gradient_.view().given()) answer.sink_gradient = sink_gradient_.read();
   }
   return answer;
 }
@@ -182,6 +207,7 @@ Inputs AttentionTest::random_inputs(const AttentionShape& shape, std::uint64_t s
   inputs.out_gradient = random(shape.query_heads, shape.q_len, shape.head_dim_v, 4, 1);
   inputs.lse_gradient =
       oracle::random_tensor(shape.batch, shape.query_heads, shape.q_len, 1, oracle::Format::f32, seed * 16 + 5);
+  inputs.sink = oracle::random_tensor(1, shape.query_heads, 1, 1, oracle::Format::f32, seed * 16 + 6);
   return inputs;
 }
 
@@ -193,6 +219,7 @@ oracle::Problem AttentionTest::problem(const Scenario& scenario, const Inputs& i
   problem.scale = scenario.scale ? *scenario.scale : 1 / std::sqrt(static_cast<double>(scenario.shape.head_dim_qk));
   problem.visible = scenario.visible;
   problem.score = scenario.score_function;
+  if (scenario.with_sink) problem.sink = inputs.sink;
   if (scenario.backward) problem.out_gradient = inputs.out_gradient;
   if (scenario.backward && scenario.lse_gradient) problem.lse_gradient = inputs.lse_gradient;
   return problem;

@@ -41,14 +41,19 @@ struct Scenario {
   bool with_lse = true;  ///< forward only: whether lse is asked for
   bool backward = true;
   bool lse_gradient = false;
+  bool deterministic = false;  ///< for whoever compares bits: sums of dQ may have any order else
+  bool with_sink = false;
+  bool with_sink_gradient = true;  ///< if with_sink; false: the backward is not given the sink
+  bool expanded_sink = false;      ///< stride 0: every head has the first one's
   // Memory arrangements; results lie as their inputs do.
-  Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {};
+  Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {}, sink = {};
 };
 // NOLINTEND(readability-redundant-member-init)
 
 /// Values of a call's inputs, representable in its element type.
 struct Inputs {
   oracle::Tensor query, key, value, out_gradient, lse_gradient;
+  oracle::Tensor sink;  ///< [1, Hq, 1, 1]
 };
 
 /// A shape in one line: batch, query heads, key heads, lengths, head dims (qk = v if v is not given).
@@ -73,13 +78,14 @@ class PlacedCall {
 
  private:
   [[nodiscard]] bool surroundings_untouched() const;
+  [[nodiscard]] TensorView sink() const;
 
   Scenario scenario_;
   Device device_;
   std::optional<Mask> mask_;
   std::optional<Score> score_;
-  PlacedTensor query_, key_, value_, out_, lse_;
-  PlacedTensor out_gradient_, lse_gradient_, query_gradient_, key_gradient_, value_gradient_;
+  PlacedTensor query_, key_, value_, sink_, out_, lse_;
+  PlacedTensor out_gradient_, lse_gradient_, query_gradient_, key_gradient_, value_gradient_, sink_gradient_;
 };
 
 class AttentionTest : public testing::TestWithParam<Place> {

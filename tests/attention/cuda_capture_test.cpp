@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/cuda_driver.hpp"
@@ -68,7 +70,8 @@ class CudaCapture : public AttentionTest {
   }
 
   cli_test::Folder folder_;
-  Scenario scenario_{.shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true};
+  Scenario scenario_{
+      .shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
 };
 const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
 INSTANTIATE_TEST_SUITE_P(Places, CudaCapture, testing::ValuesIn(on_the_gpu), name_of);
@@ -214,6 +217,67 @@ TEST_P(CudaCapture, AKernelMadeByAnotherThreadDuringACaptureDoesNotBreakIt) {
   expect_value(fresh.backward(calls.backward));
   run_captured(side);
   EXPECT_TRUE(same_bits(placed.read(), expected));
+}
+
+// Layers in one graph: the first plans and the others reuse, in every replay, by the mask's values of that moment.
+TEST_P(CudaCapture, CapturedCallsThatShareAPlanFollowTheMasksValuesInEveryReplay) {
+  SideStream side(device().index);
+  Integers ids = document_ids({300, 60, 640});
+  Integers later_ids = document_ids({900, 1, 99});
+  const auto bytes = static_cast<std::int64_t>(ids.size() * sizeof(std::int32_t));
+  Buffer on_device = expect_value(Buffer::allocate(device(), bytes));
+  expect_value(on_device.copy_from_host(ids.data(), bytes));
+  const Mask mask = expect_value(Mask::parse(
+      "causal_document", {{"doc", TensorView::contiguous(on_device.data(), DType::i32, {1000}, device())}}));
+  const auto scenario_of = [&](Integers& values) {
+    Scenario scenario = scenario_;
+    scenario.mask = expect_value(Mask::parse("causal_document", {{"doc", view_of(values, {1000})}}));
+    return scenario;
+  };
+  constexpr std::size_t layers = 3;
+  const QueuedCalls workspaces(PlacedCall(scenario_of(ids), random_inputs(scenario_.shape), device(), dtype()),
+                               attention(), device(), {side.handle()});
+  std::vector<Inputs> inputs;
+  std::vector<std::unique_ptr<PlacedCall>> placed;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    inputs.push_back(random_inputs(scenario_.shape, layer + 1));
+    placed.push_back(std::make_unique<PlacedCall>(scenario_, inputs.back(), device(), dtype()));
+  }
+  TilePlan forward_plan, backward_plan;
+  const auto queue_layers = [&] {
+    for (const auto& layer : placed) {
+      ForwardCall forward = layer->forward_call();
+      BackwardCall backward = layer->backward_call();
+      forward.mask = backward.mask = &mask;
+      forward.stream = backward.stream = {side.handle()};
+      forward.workspace = workspaces.forward.workspace;
+      forward.workspace_bytes = workspaces.forward.workspace_bytes;
+      backward.workspace = workspaces.backward.workspace;
+      backward.workspace_bytes = workspaces.backward.workspace_bytes;
+      forward.plan = &forward_plan;
+      backward.plan = &backward_plan;
+      expect_value(attention().forward(forward));
+      expect_value(attention().backward(backward));
+    }
+  };
+  queue_layers();  // loads the kernels
+  forward_plan = backward_plan = {};
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  queue_layers();
+  expect_cuda(side.driver.end_capture(side.handle(), &graph));
+  expect_cuda(side.driver.instantiate(&executable, graph, 0));
+  for (Integers* values : {&ids, &later_ids, &later_ids, &ids}) {
+    expect_value(on_device.copy_from_host(values->data(), bytes));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      EXPECT_TRUE(same_bits(placed[layer]->read(), run(scenario_of(*values), inputs[layer]))) << "layer " << layer;
+    }
+  }
+  expect_cuda(side.driver.destroy_executable(executable));
+  expect_cuda(side.driver.destroy_graph(graph));
 }
 
 }  // namespace

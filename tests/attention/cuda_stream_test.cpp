@@ -6,6 +6,7 @@
 
 #include "attention/attention_fixture.hpp"
 #include "attention/cuda_driver.hpp"
+#include "attention/mask_data.hpp"
 #include "attention/queued_calls.hpp"
 
 namespace flashspan::tests {
@@ -13,7 +14,8 @@ namespace {
 
 class CudaCalls : public AttentionTest {
  protected:
-  Scenario scenario_{.shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true};
+  Scenario scenario_{
+      .shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
 };
 const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
 INSTANTIATE_TEST_SUITE_P(Places, CudaCalls, testing::ValuesIn(on_the_gpu), name_of);
@@ -57,6 +59,39 @@ TEST_P(CudaCalls, ACallOnASideStreamComesAfterTheWorkQueuedThere) {
   }
   expect_value(synchronize(device(), {side.handle()}));
   EXPECT_TRUE(same_bits(placed.read(), expected));
+}
+
+// F037, its second stream: calls of another kind share the processors with the one under test, in no fixed order.
+TEST_P(CudaCalls, AnotherStreamThatIsBusyMeanwhileChangesNoBit) {
+  const SideStream busy(device().index);
+  const SideStream side(device().index);
+  const Scenario other{
+      .shape = shape_of(2, 8, 4, 1500, 1500, 64), .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
+  const PlacedCall other_placed(other, random_inputs(other.shape), device(), dtype());
+  const QueuedCalls other_calls(other_placed, attention(), device(), {busy.handle()});
+  const AttentionShape shape = shape_of(1, 8, 8, 1024, 1024, 128);
+  Integers starts;
+  for (Index k = 0; k < shape.kv_len; ++k) starts.push_back(static_cast<std::int32_t>((k / 90 + 1) * 90));
+  Integers ranges = random_integers(static_cast<std::size_t>(shape.q_len * 3 * 2), 0, shape.kv_len, 5);
+  const std::vector<Mask> masks{Mask::causal(),
+                                expect_value(Mask::flashmask(shape, view_of(starts, {1, 1, shape.kv_len, 1}), true)),
+                                expect_value(Mask::key_ranges(shape, view_of(ranges, {1, 1, shape.q_len, 3, 2})))};
+  for (const Mask& mask : masks) {
+    const Scenario scenario{.shape = shape, .mask = mask, .lse_gradient = true, .deterministic = true};
+    const Inputs inputs = random_inputs(shape);
+    const oracle::Answer expected = run(scenario, inputs);
+    for (int repeat = 0; repeat < 30; ++repeat) {
+      const auto ballast = expect_value(Buffer::allocate(device(), std::int64_t{1000} * (repeat + 1)));
+      const PlacedCall placed(scenario, inputs, device(), dtype());
+      const QueuedCalls calls(placed, attention(), device(), {side.handle()});
+      for (int ahead = 0; ahead < 3; ++ahead) other_calls.queue(attention());
+      calls.queue(attention());
+      other_calls.queue(attention());
+      expect_value(synchronize(device(), {side.handle()}));
+      ASSERT_TRUE(same_bits(placed.read(), expected)) << "run " << repeat;
+      expect_value(synchronize(device(), {busy.handle()}));
+    }
+  }
 }
 
 // F084, the part that one GPU shows

@@ -44,6 +44,7 @@ TEST_P(StridesAlignment, EveryTensorMayLieDifferently) {
 TEST_P(StridesAlignment, AnOutGradientBroadcastFromOneRowGivesTheSameBits) {
   Inputs inputs = random_inputs(scenario_.shape);
   inputs.out_gradient = oracle::Tensor(2, 4, 65, 64, 1.0);
+  scenario_.deterministic = true;  // the copy engine does not take strides of 0: other kernels may serve the two else
   const oracle::Answer expected = expect_passes(scenario_, inputs);
   PlacedCall placed(scenario_, inputs, device(), dtype());
   expect_value(placed.run(attention()));
@@ -98,7 +99,7 @@ TEST_P(StridesAlignment, TheKernelDependsOnTheAlignmentOfPointersAndNotOnStrides
 TEST_P(StridesAlignment, KeysThatAreAViewOfALongerTensorUseTheirPartOnly) {
   constexpr Index length = 256;
   constexpr Index used = 128;
-  Scenario whole{.shape = shape_of(1, 16, 16, 64, length, 64)};
+  Scenario whole{.shape = shape_of(1, 16, 16, 64, length, 64), .deterministic = true};
   const Inputs inputs = random_inputs(whole.shape);
   Scenario part = whole;
   part.shape.kv_len = used;

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
@@ -89,6 +91,34 @@ TEST_P(UserExpressions, PermutedPositionsAreTheirDenseMask) {
                  .visible = [&](Index, Index, Index q, Index k) {
                    return position[static_cast<std::size_t>(k)] <= position[static_cast<std::size_t>(q)];
                  }});
+}
+
+// More lookups than registers beside the products of the fastest kernels, which another kernel then replaces.
+TEST_P(UserExpressions, SixteenConditionsOnTwelveTensorsAreTheirDenseMask) {
+  constexpr Index length = 300;
+  constexpr std::size_t conditions = 16, count = 12;
+  std::vector<Integers> values;
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < count; ++i) values.push_back(random_integers(length, 0, 1200, i + 1));
+  for (std::size_t i = 0; i < count; ++i) tensors.push_back({"t" + std::to_string(i), view_of(values[i], {length})});
+  std::string text;
+  for (std::size_t i = 0; i < conditions; ++i) {
+    text += (i == 0 ? "" : " & ") + ("(" + tensors[i % count].name + "[q] + k * " + std::to_string(i + 3)) +
+            " >= " + tensors[(i + 5) % count].name + "[k] - q * " + std::to_string(i + 1) + ")";
+  }
+  expect_passes({.shape = shape_of(1, 2, 1, length, length, 128),
+                 .mask = expect_value(Mask::parse(text, tensors)),
+                 .visible =
+                     [&](Index, Index, Index q, Index k) {
+                       for (std::size_t i = 0; i < conditions; ++i) {
+                         const Index left = values[i % count][static_cast<std::size_t>(q)];
+                         const Index right = values[(i + 5) % count][static_cast<std::size_t>(k)];
+                         const auto step = static_cast<Index>(i);
+                         if (left + k * (step + 3) < right - q * (step + 1)) return false;
+                       }
+                       return true;
+                     },
+                 .backward = false});
 }
 
 }  // namespace

@@ -104,6 +104,11 @@ oracle::Answer read_answer(const Folder& folder, const std::string& layout) {
     answer.key_gradient = tensor_of(arrays.at("dk"), layout);
     answer.value_gradient = tensor_of(arrays.at("dv"), layout);
   }
+  if (arrays.contains("dsink")) {
+    const ReadArray& gradient = arrays.at("dsink");
+    answer.sink_gradient = Tensor(1, gradient.shape.at(0), 1, 1);
+    answer.sink_gradient.values = gradient.values;
+  }
   return answer;
 }
 

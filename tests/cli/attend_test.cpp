@@ -78,6 +78,23 @@ TEST(Attend, ScaleAndScoreAreApplied) {
                             {"--mask", "causal", "--scale", "0.125", "--score", "2 * score - 0.25 * abs(q - k)"}));
 }
 
+TEST(Attend, SinksAreAppliedInBothLayoutsAndGetAGradient) {
+  const Folder folder;
+  auto problem = random_problem({2, 4, 2, 30, 20, 16, 16}, Format::f32, 55);
+  problem.visible = [](Index, Index, Index q, Index k) { return k <= q - 10; };
+  problem.sink = oracle::Tensor(1, 4, 1, 1);
+  problem.sink->values = {0.5, -1.25, 3, 0};
+  for (const bool as_half : {false, true}) {
+    write_text(folder / "sink.npy", as_half ? npy_f16({4}, problem.sink->values) : npy_f32({4}, problem.sink->values));
+    for (const char* layout : {"bshd", "bhsd"}) {
+      ASSERT_TRUE(
+          attend_agrees(problem, Format::f32, folder, {"--mask", "causal", "--sink", folder / "sink.npy"}, layout));
+      EXPECT_EQ(read_answer(folder, layout).sink_gradient.values.size(), 4U);
+      EXPECT_EQ(read_answer(folder, layout).lse.at(0, 2, 3), 3.0) << "a row that sees nothing else";
+    }
+  }
+}
+
 TEST(Attend, WithoutAGradientOnlyOutAndLseAreWritten) {
   const Folder folder;
   const auto problem = random_problem({1, 1, 1, 9, 9, 16, 16}, Format::f32, 60);
@@ -163,7 +180,7 @@ TEST(Attend, TheJsonReportHasItsFields) {
   }
 }
 
-TEST(AttendOnGpu, ExpressionScoreAndGroupedHeadsInBfloat16) {
+TEST(AttendOnGpu, ExpressionScoreSinkAndGroupedHeadsInBfloat16) {
   const auto devices = flashspan_command({"doctor", "--json"}).json()["devices"];
   if (devices.dump().find("cuda") == std::string::npos) GTEST_SKIP() << "no CUDA device on this machine";
   const Folder folder;
@@ -177,9 +194,13 @@ TEST(AttendOnGpu, ExpressionScoreAndGroupedHeadsInBfloat16) {
   problem.score = oracle::ScoreFunction{
       [](double score, Index, Index, Index q, Index k) { return score - 0.125 * static_cast<double>(q - k); },
       [](double, Index, Index, Index, Index) { return 1.0; }};
-  EXPECT_TRUE(attend_agrees(problem, Format::bf16, folder,
-                            {"--mask", "causal_document", "--score", "score - 0.125 * (q - k)", "--tensor",
-                             "doc=" + (folder / "doc.npy"), "--dtype", "bf16", "--device", "cuda"}));
+  problem.sink = oracle::Tensor(1, 4, 1, 1);
+  problem.sink->values = {0.5, -1.25, 3, 0};
+  write_text(folder / "sink.npy", npy_f32({4}, problem.sink->values));
+  EXPECT_TRUE(attend_agrees(
+      problem, Format::bf16, folder,
+      {"--mask", "causal_document", "--score", "score - 0.125 * (q - k)", "--tensor", "doc=" + (folder / "doc.npy"),
+       "--sink", folder / "sink.npy", "--dtype", "bf16", "--device", "cuda"}));
 }
 
 TEST(Attend, ProgressIsPlainLinesInAPipe) {

@@ -162,6 +162,15 @@ TEST_F(UserError, HeadsThatDoNotDivide) {
   expect_refusal("--q", "f32[1, 8, 4, 16]", "a multiple of the 3 heads of --k");
 }
 
+TEST_F(UserError, SinkThatIsNotOneNumberAHead) {
+  set("--sink", zeros("sink.npy", {3}));
+  expect_refusal("--sink", "f32[3]", "one number for each of the 4 heads of --q");
+  set("--sink", zeros("sink.npy", {1, 4}));
+  expect_refusal("--sink", "f32[1, 4]", "one number for each of the 4 heads of --q");
+  set("--sink", file("sink.npy", npy_i32({4}, {0, 0, 0, 0})));
+  expect_refusal("--sink", "integers", "f4 or f2");
+}
+
 TEST_F(UserError, OutputGradientOfAnotherShape) {
   set("--do", zeros("do.npy", {1, 8, 4, 8}));
   expect_refusal("--do", "f32[1, 8, 4, 8]", "f32[1, 8, 4, 16]");

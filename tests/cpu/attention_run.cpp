@@ -100,6 +100,12 @@ void run_direction(Direction direction, backend::LaunchArgs args, const BoundPro
   args.workspace_bytes = cpu_backend().workspace_bytes(spec, args);
   std::vector<unsigned char> workspace(static_cast<std::size_t>(args.workspace_bytes), 0xFF);
   args.workspace = workspace.data();
+  if (options.plan_first && mask != nullptr) {
+    const cpu::CallSizes sizes(spec, args);
+    cpu::plan_tiles(kernel->functions(), mask->program, mask->bindings, sizes,
+                    cpu::lay_out(direction, sizes, workspace.data()));
+    args.planned = true;
+  }
   const auto work = [&] {
     const Result<void> done = cpu_backend().run(*kernel, spec, args);
     if (!done) throw std::runtime_error(done.error().message());

@@ -18,6 +18,7 @@ struct RunOptions {
   bool give_lse = true;      ///< false: the forward is not asked for it (and no backward is run)
   bool head_inside = false;  ///< tensors lie as [B, S, H, D], with 3 elements of room after every row
   int threads = 0;           ///< 0: as many as TBB likes
+  bool plan_first = false;   ///< run() finds its tile plan in the workspace, and 0xFF in all the rest
 };
 
 /// `problem.visible` and `.score` are not looked at: `mask` and `score` say the same as programs (null: none). The

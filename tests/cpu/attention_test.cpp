@@ -72,6 +72,18 @@ TEST(Attention, EqualsTheReferenceForEveryMask) {
   }
 }
 
+TEST(Attention, ReadsNothingOfItsWorkspaceButThePlanThatIsMade) {
+  const AttentionShape shape{2, 4, 2, 150, 170, 32, 48};
+  std::vector<std::int32_t> document = documents(170, 47);
+  const BoundProgram mask = bound_program("(doc[q] == doc[k]) & (q >= k)", true,
+                                          {{"doc", TensorView::contiguous(document.data(), DType::i32, {170})}});
+  oracle::Problem problem = random_problem(shape, DType::f32, 5);
+  problem.visible = [&](Index, Index, Index q, Index k) {
+    return document[static_cast<std::size_t>(q)] == document[static_cast<std::size_t>(k)] && q >= k;
+  };
+  expect_reference(problem, &mask, nullptr, {.plan_first = true});
+}
+
 TEST(Attention, EqualsTheReferenceWithoutAMask) {
   for (const AttentionShape& shape :
        {AttentionShape{1, 1, 1, 1, 1, 1, 1}, AttentionShape{1, 2, 2, 64, 64, 64, 64},

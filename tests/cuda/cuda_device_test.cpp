@@ -114,6 +114,21 @@ TEST(ContextScopes, PutBackWhatWasCurrent) {
   EXPECT_EQ(driver.context_stack, std::vector<CUcontext>{theirs});
 }
 
+TEST(ContextScopes, LeaveTheStackAloneIfTheContextIsCurrentAlready) {
+  FakeDriver driver;
+  driver.context_stack = {FakeDriver::context_of(1)};
+  const auto device = CudaDevice::open(driver.api(), 1);
+  ASSERT_TRUE(device);
+  {
+    const ContextScope scope(*device);
+    ASSERT_TRUE(scope.entered());
+    EXPECT_EQ(driver.current_context(), FakeDriver::context_of(1));
+  }
+  EXPECT_FALSE(driver.called("cuCtxPushCurrent"));
+  EXPECT_FALSE(driver.called("cuCtxPopCurrent"));
+  EXPECT_EQ(driver.context_stack, std::vector<CUcontext>{FakeDriver::context_of(1)});
+}
+
 TEST(ContextScopes, PopNothingIfThePushFailed) {
   FakeDriver driver;
   const auto theirs = made_up_address<CUcontext>(0x77);

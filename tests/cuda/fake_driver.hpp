@@ -227,6 +227,9 @@ class FakeDriver {
     api.device_primary_ctx_retain = [](CUcontext* context, CUdevice device) {
       return *context = context_of(device), record("cuDevicePrimaryCtxRetain");
     };
+    api.ctx_get_current = [](CUcontext* context) {
+      return *context = current_->current_context(), record("cuCtxGetCurrent");
+    };
     api.ctx_push_current = push;
     api.ctx_pop_current = pop;
     api.mem_alloc = mem_alloc;

@@ -29,6 +29,8 @@ TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
   EXPECT_EQ(parameters.lse.stride_head, 100);
   EXPECT_EQ(parameters.lse.stride_row, 1);
   EXPECT_EQ(parameters.lse_gradient.data, nullptr) << "not given";
+  EXPECT_EQ(parameters.sink.data, nullptr) << "not given";
+  EXPECT_EQ(parameters.sink_gradient.data, nullptr) << "not given";
   EXPECT_EQ(parameters.key_gradient.data, call.args.key_gradient.data);
   EXPECT_EQ(parameters.batch, 2);
   EXPECT_EQ(parameters.query_heads, 6);
@@ -36,6 +38,20 @@ TEST(AttentionParametersOf, ACallCarryPointersStridesAndSizes) {
   EXPECT_EQ(parameters.q_len, 100);
   EXPECT_EQ(parameters.kv_len, 200);
   EXPECT_EQ(parameters.scale, 0.125F);
+}
+
+TEST(AttentionParametersOf, ACallWithASinkCarryItsStrideOverTheHeads) {
+  SmallCall call(Direction::backward);
+  call.args.sink = TensorView::contiguous(made_up_address(0xa00), DType::f32, {6});
+  call.args.sink.strides[0] = 5;
+  call.args.sink_gradient = TensorView::contiguous(made_up_address(0xb00), DType::f32, {6});
+  const auto parameters = parameters_of(call);
+  EXPECT_EQ(parameters.sink.data, call.args.sink.data);
+  EXPECT_EQ(parameters.sink.stride_head, 5);
+  EXPECT_EQ(parameters.sink.stride_batch, 0);
+  EXPECT_EQ(parameters.sink.stride_row, 0);
+  EXPECT_EQ(parameters.sink_gradient.data, call.args.sink_gradient.data);
+  EXPECT_EQ(parameters.sink_gradient.stride_head, 1);
 }
 
 TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
@@ -59,8 +75,8 @@ TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
   EXPECT_EQ(parameters.scratch.undecided, at(layout.undecided));
   // next_item, slots_taken and then blocks_done of 2 lists in 2 directions.
   EXPECT_EQ(parameters.next_item, at(layout.counters));
-  EXPECT_EQ(parameters.scratch.slots_taken, parameters.next_item + 1);
-  EXPECT_EQ(parameters.scratch.blocks_done, parameters.next_item + 2);
+  EXPECT_EQ(parameters.scratch.slots_taken, static_cast<int*>(at(layout.counters)) + 1);
+  EXPECT_EQ(parameters.scratch.blocks_done, static_cast<int*>(at(layout.counters)) + 2);
   EXPECT_EQ(layout.counters.bytes, (2 + 2 * 2) * 4);
 }
 

@@ -22,6 +22,7 @@ TEST(LaunchGridsOf, AForwardCountQueryTilesHeadsAndBatches) {
   EXPECT_EQ(grids->plan_lists, 1);
   EXPECT_EQ(grids->forward, 2 * 6 * 2);
   EXPECT_EQ(grids->backward_delta, 0);
+  EXPECT_EQ(grids->backward_sink, 0);
   EXPECT_EQ(grids->backward_dq, 0);
   EXPECT_EQ(grids->backward_dkdv, 0);
 }
@@ -36,6 +37,7 @@ TEST(LaunchGridsOf, ABackwardCountRowsQueryTilesAndKeyTilesOfKeyHeads) {
   EXPECT_EQ(grids->plan_lists, 6 * (1 + 1));
   EXPECT_EQ(grids->forward, 0);
   EXPECT_EQ(grids->backward_delta, 152);  // ceil(2 * 6 * 101 / 8)
+  EXPECT_EQ(grids->backward_sink, 6);
   EXPECT_EQ(grids->backward_dq, 2 * 6 * 2);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 5);
 }

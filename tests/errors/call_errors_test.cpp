@@ -7,6 +7,7 @@
 #include "flashspan/mask.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/validate.hpp"
+#include "runtime/backend/workspace_check.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
 #include "tests/errors/expect_error.hpp"
 
@@ -130,6 +131,47 @@ TEST_F(CallErrors, LseOfAnotherDtype) {
   expect_error(checked(), {.argument = "lse", .got = "bf16[2, 4, 6]", .takes = "f32[B, Hq, Sq]"});
 }
 
+TEST_F(CallErrors, SinkThatIsNotOneNumberAHead) {
+  call_.sink = tensor({4}, DType::f32);
+  EXPECT_TRUE(checked().has_value()) << "the backward may be given a sink and not asked for its gradient";
+  call_.sink.strides[0] = 0;
+  EXPECT_TRUE(checked().has_value()) << "one number may stand for all heads";
+  call_.sink = tensor({2}, DType::f32);
+  expect_error(checked(), {.argument = "sink", .got = "f32[2] (axis 0 is 2)", .takes = "f32[Hq = 4]"});
+  call_.sink = tensor({2, 4}, DType::f32);
+  expect_error(checked(), {.argument = "sink", .got = "f32[2, 4]", .takes = "f32[Hq]"});
+  call_.sink = tensor({4});
+  expect_error(checked(), {.argument = "sink", .got = "bf16[4]", .takes = "f32[Hq]"});
+  call_.sink = tensor({4}, DType::f32);
+  call_.sink.data = nullptr;
+  expect_error(checked(), {.argument = "sink", .got = "no tensor", .takes = "f32[Hq]"});
+  call_.sink = tensor({4}, DType::f32);
+  call_.sink.strides[0] = -1;
+  expect_error(checked(), {.argument = "sink", .got = "stride -1 on axis 0", .takes = "0 (broadcast) or more"});
+  call_.sink = tensor({4}, DType::f32);
+  call_.sink.device = {DeviceKind::cuda, 0};
+  expect_error(checked(), {.argument = "sink", .got = "cuda:0", .takes = "cpu"});
+}
+
+TEST_F(CallErrors, SinkOfAForward) {
+  call_.direction = Direction::forward;
+  call_.sink = tensor({4}, DType::f32);
+  EXPECT_TRUE(checked().has_value());
+  call_.sink = tensor({5}, DType::f32);
+  expect_error(checked(), {.argument = "sink", .got = "f32[5] (axis 0 is 5)", .takes = "f32[Hq = 4]"});
+}
+
+TEST_F(CallErrors, GradientOfASinkThatIsNotGiven) {
+  call_.sink_gradient = tensor({4}, DType::f32);
+  expect_error(checked(), {.argument = "sink", .got = "no tensor", .takes = "since sink_gradient is asked for"});
+  call_.sink = tensor({4}, DType::f32);
+  EXPECT_TRUE(checked().has_value());
+  call_.sink_gradient.strides[0] = 0;
+  expect_error(checked(), {.argument = "sink_gradient", .got = "stride 0 on axis 0", .takes = "written to"});
+  call_.sink_gradient = tensor({3}, DType::f32);
+  expect_error(checked(), {.argument = "sink_gradient", .got = "f32[3]", .takes = "f32[Hq = 4]"});
+}
+
 // Field case F084.
 TEST_F(CallErrors, TensorsOnDifferentDevices) {
   move_to_cuda();
@@ -236,14 +278,12 @@ TEST_F(CallErrors, ScaleThatIsNoNumber) {
 }
 
 TEST_F(CallErrors, WorkspaceMissingOrTooSmall) {
-  expect_error(attention::check_workspace(call_, 100),
+  expect_error(backend::check_workspace(nullptr, 100, 100),
                {ErrorCode::workspace_too_small, "workspace", "none", "at least 100 bytes"});
-  call_.workspace = memory_.data();
-  call_.workspace_bytes = 99;
-  expect_error(attention::check_workspace(call_, 100),
+  expect_error(backend::check_workspace(memory_.data(), 99, 100),
                {ErrorCode::workspace_too_small, "workspace", "99 bytes", "at least 100 bytes"});
-  call_.workspace_bytes = 100;
-  EXPECT_TRUE(attention::check_workspace(call_, 100).has_value());
+  EXPECT_TRUE(backend::check_workspace(memory_.data(), 100, 100).has_value());
+  EXPECT_TRUE(backend::check_workspace(nullptr, 0, 0).has_value());
 }
 
 // Field case F014.

@@ -94,7 +94,7 @@ TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
   EXPECT_THAT(emitted({.mask = nullptr}).entry_points, ElementsAre(entry_forward));
   EXPECT_THAT(emitted({.direction = Direction::backward}).entry_points,
               ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
-                          entry_backward_dq, entry_backward_dkdv));
+                          entry_backward_sink, entry_backward_dq, entry_backward_dkdv));
 }
 
 TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {

@@ -107,6 +107,40 @@ TEST(EmulatedAttention, LengthsAroundZeroAndTheTile) {
   }
 }
 
+TEST(EmulatedAttention, SinksOfHeadsWhoseFirstRowsSeeNothing) {
+  EmulatedCall call;
+  call.problem = random_problem({2, 4, 2, 150, 70, 64, 64}, Format::bf16);
+  call.problem.visible = causal_visible(150, 70);
+  call.problem.sink = oracle::random_tensor(1, 4, 1, 1, Format::f32, 50);
+  call.problem.sink->at(0, 2, 0) = 9;
+  expect_passes(call);
+}
+
+TEST(EmulatedAttention, AnInfiniteSinkTakesAllWeightOrNone) {
+  EmulatedCall call;
+  call.spec.mask = nullptr;
+  call.problem = random_problem({1, 2, 1, 40, 70, 64, 64}, Format::bf16);
+  const auto without = run_emulated(call);
+  call.problem.sink = Tensor(1, 2, 1, 1, -HUGE_VAL);
+  call.problem.sink->at(0, 1, 0) = HUGE_VAL;
+  const auto run = run_emulated(call);
+  ASSERT_TRUE(run && without);
+  double lse_gradients = 0;
+  for (Index q = 0; q < 40; ++q) {
+    EXPECT_EQ(run->answer.lse.at(0, 0, q), without->answer.lse.at(0, 0, q));
+    EXPECT_EQ(run->answer.lse.at(0, 1, q), HUGE_VAL);
+    for (Index d = 0; d < 64; ++d) {
+      EXPECT_EQ(run->answer.out.at(0, 0, q, d), without->answer.out.at(0, 0, q, d));
+      EXPECT_EQ(run->answer.out.at(0, 1, q, d), 0.0);
+      EXPECT_EQ(run->answer.query_gradient.at(0, 0, q, d), without->answer.query_gradient.at(0, 0, q, d));
+      EXPECT_EQ(run->answer.query_gradient.at(0, 1, q, d), 0.0);
+    }
+    lse_gradients += call.problem.lse_gradient->at(0, 1, q);
+  }
+  EXPECT_EQ(run->answer.sink_gradient.at(0, 0, 0), 0.0);
+  EXPECT_NEAR(run->answer.sink_gradient.at(0, 1, 0), lse_gradients, 1e-5);
+}
+
 /// Documents of random lengths, per batch.
 struct Documents {
   Documents(Index batch, Index length) : ids(static_cast<std::size_t>(batch * length)), length_(length) {

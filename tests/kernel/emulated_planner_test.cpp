@@ -185,7 +185,7 @@ Tally expect_exact(const PlanRequest& request) {
     ADD_FAILURE() << plan.error().message();
     return by_query;
   }
-  EXPECT_EQ(plan->next_item, 0);
+  EXPECT_EQ(plan->next_item, 0u);
   const EmulatedLists& lists = plan->by_query;
   const bool backward = request.direction == Direction::backward;
   const mask::VariableSet inputs = request.program->dependencies();

@@ -25,21 +25,26 @@ struct Problem {
   double scale = 1;
   Visible visible;                     ///< empty: all
   std::optional<ScoreFunction> score;  ///< nothing: scores are used as they are
+  std::optional<Tensor> sink;          ///< [1, Hq, 1, 1], a logit of every row without a value; nothing: none
   std::optional<Tensor> out_gradient;  ///< [B, Hq, Sq, Dv]; nothing: no gradients are computed
   std::optional<Tensor> lse_gradient;  ///< [B, Hq, Sq, 1]; nothing: zero
 };
 
 struct Answer {
   Tensor out;  ///< [B, Hq, Sq, Dv]
-  Tensor lse;  ///< [B, Hq, Sq, 1], natural log; -inf where nothing is visible
+  Tensor lse;  ///< [B, Hq, Sq, 1], natural log; -inf where nothing is visible and there is no sink
   Tensor query_gradient, key_gradient, value_gradient;
+  Tensor sink_gradient;  ///< [1, Hq, 1, 1]; empty without a sink
   /// Of plain_attention(): what binary32 may leave, absolutely, where dO v and sum(P dO v) cancel. A row with one
   /// visible key has no query gradient, but the two are sums of the same products in whatever order a method takes.
   double query_gradient_rounding = 0, key_gradient_rounding = 0;
+  /// Of plain_attention(): what rounding out and lse may leave in the sink's gradient, a sum whose terms cancel.
+  double sink_gradient_rounding = 0;
 };
 
-/// fp64. With P = softmax over visible keys of f(scale q.k):
-///   out = P v;  dS = P (dO v - sum(P dO v) + dLSE);  dq, dk carry scale f';  dk, dv are summed over the group.
+/// fp64. With P = softmax over visible keys of f(scale q.k), and over the sink, whose value is 0:
+///   out = P v;  dS = P (dO v - sum(P dO v) + dLSE);  dq, dk carry scale f';  dk, dv are summed over the group, dS of
+///   the sink over batch and rows.
 [[nodiscard]] Answer reference_attention(const Problem& problem);
 
 /// What a plain dense implementation gives in `format`: products accumulated in binary32, P and dS rounded to

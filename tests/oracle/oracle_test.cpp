@@ -52,10 +52,14 @@ double loss(const Problem& problem) {
   return sum;
 }
 
-void expect_finite_differences(Problem problem, Tensor Problem::* input, const Tensor& gradient) {
+Tensor& values_of(Tensor& tensor) { return tensor; }
+Tensor& values_of(std::optional<Tensor>& tensor) { return *tensor; }
+
+template <typename Input>
+void expect_finite_differences(Problem problem, Input Problem::* input, const Tensor& gradient) {
   constexpr double step = 1e-5;
   for (std::size_t i = 0; i < gradient.values.size(); ++i) {
-    double& value = (problem.*input).values[i];
+    double& value = values_of(problem.*input).values[i];
     const double saved = value;
     value = saved + step;
     const double above = loss(problem);
@@ -81,6 +85,55 @@ TEST(Oracle, GradientsThroughAScoreFunctionAreFiniteDifferences) {
   expect_finite_differences(problem, &Problem::query, answer.query_gradient);
   expect_finite_differences(problem, &Problem::key, answer.key_gradient);
   expect_finite_differences(problem, &Problem::value, answer.value_gradient);
+}
+
+TEST(Oracle, GradientsBesideASinkAreFiniteDifferences) {
+  Problem problem = small_problem();
+  problem.sink = random_tensor(1, 4, 1, 1, Format::f32, 6);
+  const Answer answer = reference_attention(problem);
+  expect_finite_differences(problem, &Problem::query, answer.query_gradient);
+  expect_finite_differences(problem, &Problem::key, answer.key_gradient);
+  expect_finite_differences(problem, &Problem::value, answer.value_gradient);
+  expect_finite_differences(problem, &Problem::sink, answer.sink_gradient);
+}
+
+TEST(Oracle, ASinkIsOneMoreKeyOfValueZero) {
+  Problem problem = small_problem();
+  problem.lse_gradient.reset();
+  problem.sink = Tensor(1, 4, 1, 1, 0.25);
+  const Answer answer = reference_attention(problem);
+  // Key 7: all see it, its score is the sink's whatever the query, its value is 0.
+  Problem longer = problem;
+  longer.sink.reset();
+  longer.key = Tensor(2, 2, 8, 3);
+  longer.value = Tensor(2, 2, 8, 2);
+  for_each_row(problem.key, [&](Index b, Index h, Index k) {
+    std::copy_n(problem.key.row(b, h, k), 3, longer.key.row(b, h, k));
+    std::copy_n(problem.value.row(b, h, k), 2, longer.value.row(b, h, k));
+  });
+  longer.visible = [&](Index b, Index h, Index q, Index k) { return k == 7 || problem.visible(b, h, q, k); };
+  longer.score = ScoreFunction{[](double score, Index, Index, Index, Index k) { return k == 7 ? 0.25 : score; },
+                               [](double, Index, Index, Index, Index k) { return k == 7 ? 0.0 : 1.0; }};
+  const Answer expected = reference_attention(longer);
+  EXPECT_TRUE(near("out", answer.out, expected.out, 1e-14));
+  EXPECT_TRUE(near("lse", answer.lse, expected.lse, 1e-14));
+  EXPECT_TRUE(near("query_gradient", answer.query_gradient, expected.query_gradient, 1e-14));
+  EXPECT_TRUE(near("key_gradient", answer.key_gradient, rows_of(expected.key_gradient, 0, 7), 1e-14));
+}
+
+TEST(Oracle, AnInfiniteSinkTakesAllWeightOrNone) {
+  Problem problem = small_problem();
+  const Answer without = reference_attention(problem);
+  problem.sink = Tensor(1, 4, 1, 1, -infinity);
+  const Answer none = reference_attention(problem);
+  EXPECT_TRUE(near("out", none.out, without.out, 0));
+  EXPECT_TRUE(near("lse", none.lse, without.lse, 0));
+  EXPECT_TRUE(all_equal("sink_gradient", none.sink_gradient, 0));
+  problem.sink = Tensor(1, 4, 1, 1, infinity);
+  const Answer all = reference_attention(problem);
+  EXPECT_TRUE(all_equal("out", all.out, 0));
+  EXPECT_TRUE(all_equal("lse", all.lse, infinity));
+  EXPECT_TRUE(all_equal("query_gradient", all.query_gradient, 0));
 }
 
 TEST(Oracle, RowsThatSeeNothingAreZeroWithMinusInfinity) {
@@ -154,6 +207,7 @@ TEST(Oracle, AVisibleNaNMakesExactlyTheRowsThatSeeItNaN) {  // F041
 TEST(Oracle, ThePlainAttentionAgreesUpToTheRoundingOfItsFormat) {
   Problem problem = small_problem();
   problem.score = softcap_with_bias();
+  problem.sink = random_tensor(1, 4, 1, 1, Format::f32, 6);
   const Answer reference = reference_attention(problem);
   const std::array<std::pair<Format, double>, 3> allowed{
       {{Format::f32, 2e-6}, {Format::f16, 4e-3}, {Format::bf16, 3e-2}}};
@@ -164,6 +218,8 @@ TEST(Oracle, ThePlainAttentionAgreesUpToTheRoundingOfItsFormat) {
     EXPECT_TRUE(near("query_gradient", plain.query_gradient, reference.query_gradient, tolerance));
     EXPECT_TRUE(near("key_gradient", plain.key_gradient, reference.key_gradient, tolerance));
     EXPECT_TRUE(near("value_gradient", plain.value_gradient, reference.value_gradient, tolerance));
+    EXPECT_TRUE(near("sink_gradient", plain.sink_gradient, reference.sink_gradient, tolerance));
+    EXPECT_LT(plain.sink_gradient_rounding, tolerance);
     EXPECT_TRUE(passes(plain, reference, plain, format));
   }
 }

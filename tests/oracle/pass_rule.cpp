@@ -99,6 +99,10 @@ testing::AssertionResult passes(const Answer& ours, const Answer& reference, con
           plain.key_gradient_rounding);
     check("value_gradient", ours.value_gradient, reference.value_gradient, plain.value_gradient, format, of_lse);
   }
+  if (!ours.sink_gradient.values.empty()) {
+    check("sink_gradient", ours.sink_gradient, reference.sink_gradient, plain.sink_gradient, Format::f32, 0,
+          plain.sink_gradient_rounding);
+  }
   return all;
 }
 
@@ -131,6 +135,7 @@ testing::AssertionResult same_bits(const Answer& left, const Answer& right) {
   check("query_gradient", left.query_gradient, right.query_gradient);
   check("key_gradient", left.key_gradient, right.key_gradient);
   check("value_gradient", left.value_gradient, right.value_gradient);
+  check("sink_gradient", left.sink_gradient, right.sink_gradient);
   return all;
 }
 

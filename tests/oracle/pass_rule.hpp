@@ -25,7 +25,8 @@ struct Difference {
                                               double absolute_rounding = 0);
 /// The rule for out and lse, and for the gradients if the reference has them. Gradients come from weights
 /// exp(score - lse) with lse stored in binary32: its absolute rounding error is their relative one. What cancels
-/// in them may leave plain.query_gradient_rounding and plain.key_gradient_rounding.
+/// in them may leave plain.query_gradient_rounding and plain.key_gradient_rounding, in the sink's gradient
+/// plain.sink_gradient_rounding.
 [[nodiscard]] testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain,
                                               Format format);
 

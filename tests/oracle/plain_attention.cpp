@@ -1,4 +1,5 @@
 // plain_attention.cpp -- a plain dense attention in the tested element type: the yardstick of the pass rule.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -26,6 +27,7 @@ class DenseHead {
     const auto pairs = static_cast<std::size_t>(problem.query.rows * problem.key.rows);
     score_.resize(pairs);
     weight_.resize(pairs);
+    sink_weight_.resize(static_cast<std::size_t>(problem.query.rows));
   }
 
   /// Fills `out` and `lse` rows of this head.
@@ -44,7 +46,8 @@ class DenseHead {
   }
 
   /// Adds this head's share of the gradients; `out` holds rounded rows.
-  void backward(const Tensor& out, FloatRows& query_gradient, FloatRows& key_gradient, FloatRows& value_gradient) {
+  void backward(const Tensor& out, FloatRows& query_gradient, FloatRows& key_gradient, FloatRows& value_gradient,
+                float& sink_gradient) {
     for (Index q = 0; q < problem_.query.rows; ++q) {
       const double* incoming = problem_.out_gradient->row(b_, h_, q);
       float delta = 0;
@@ -55,7 +58,27 @@ class DenseHead {
       for (Index k = 0; k < problem_.key.rows; ++k) {
         if (sees(q, k)) backward_pair(q, k, delta, query_gradient, key_gradient, value_gradient);
       }
+      sink_gradient -= sink_weight_[static_cast<std::size_t>(q)] * delta;
     }
+  }
+
+  /// Squared roundings of this head's terms of the sink's gradient: of the elements of `out`, and of the weight by lse.
+  [[nodiscard]] double squared_sink_roundings(const Tensor& out, const FloatRows& lse) const {
+    double squares = 0;
+    for (Index q = 0; q < problem_.query.rows; ++q) {
+      const double* incoming = problem_.out_gradient->row(b_, h_, q);
+      const double weight = sink_weight_[static_cast<std::size_t>(q)];
+      const double lse_rounding = unit_roundoff(Format::f32) *
+                                  (1 + std::fabs(static_cast<double>(lse[static_cast<std::size_t>(query_row(q))])));
+      double delta = problem_.lse_gradient ? -problem_.lse_gradient->at(b_, h_, q) : 0.0;
+      for (Index d = 0; d < out.columns; ++d) {
+        const double product = incoming[d] * out.at(b_, h_, q, d);
+        delta += product;
+        squares += std::pow(unit_roundoff(format_) * weight * product, 2);
+      }
+      squares += std::pow(lse_rounding * weight * delta, 2);
+    }
+    return squares;
   }
 
  private:
@@ -84,9 +107,13 @@ class DenseHead {
       keys.push_back(k);
       largest = std::fmax(largest, logit);
     }
-    float sum = 0;
+    const float sink = problem_.sink ? static_cast<float>(problem_.sink->at(0, h_, 0)) : -HUGE_VALF;
+    largest = std::fmax(largest, sink);
+    float sum = sink == -HUGE_VALF ? 0 : std::exp(sink - largest);
+    float& sink_weight = sink_weight_[static_cast<std::size_t>(q)] = sum;
     for (Index k : keys) sum += (weight_at(q, k) = std::exp(weight_at(q, k) - largest));
     for (Index k : keys) weight_at(q, k) /= sum;
+    if (sink_weight != 0) sink_weight /= sum;
     lse[static_cast<std::size_t>(query_row(q))] = keys.empty() ? largest : largest + std::log(sum);
   }
 
@@ -122,8 +149,9 @@ class DenseHead {
   const Problem& problem_;
   Format format_;
   Index b_, h_, kv_head_;
-  FloatRows score_;   // [Sq, Sk] before the score function
-  FloatRows weight_;  // [Sq, Sk] softmax
+  FloatRows score_;        // [Sq, Sk] before the score function
+  FloatRows weight_;       // [Sq, Sk] softmax
+  FloatRows sink_weight_;  // [Sq]
 };
 
 double largest_magnitude(const Tensor& tensor) {
@@ -156,12 +184,17 @@ Answer plain_attention(const Problem& problem, Format format) {
   FloatRows query_gradient(query.values.size());
   FloatRows key_gradient(problem.key.values.size());
   FloatRows value_gradient(problem.value.values.size());
+  FloatRows sink_gradient(static_cast<std::size_t>(query.heads));
+  std::vector<double> sink_squares(sink_gradient.size());
   for (Index b = 0; b < query.batch; ++b) {
     for (Index h = 0; h < query.heads; ++h) {
       DenseHead head(problem, format, b, h);
       head.forward(out, lse);
       if (problem.out_gradient) {
-        head.backward(rounded(out_shape, out, format), query_gradient, key_gradient, value_gradient);
+        const Tensor rounded_out = rounded(out_shape, out, format);
+        const auto head_index = static_cast<std::size_t>(h);
+        head.backward(rounded_out, query_gradient, key_gradient, value_gradient, sink_gradient[head_index]);
+        sink_squares[head_index] += head.squared_sink_roundings(rounded_out, lse);
       }
     }
   }
@@ -173,6 +206,11 @@ Answer plain_attention(const Problem& problem, Format format) {
     answer.key_gradient = rounded(problem.key, key_gradient, format);
     answer.value_gradient = rounded(problem.value, value_gradient, format);
     note_cancellation(problem, answer);
+    if (!problem.sink) return answer;
+    answer.sink_gradient = rounded(Tensor(1, query.heads, 1, 1), sink_gradient, Format::f32);
+    for (const double squares : sink_squares) {
+      answer.sink_gradient_rounding = std::max(answer.sink_gradient_rounding, std::sqrt(squares));
+    }
   }
   return answer;
 }

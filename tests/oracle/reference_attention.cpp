@@ -1,4 +1,5 @@
 // reference_attention.cpp -- the fp64 answer, one query row at a time, straight from the definition.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -19,7 +20,8 @@ struct Row {
   Index b, h, kv_head, q;
   std::vector<Index> keys;     // that it sees
   std::vector<double> score;   // before the score function
-  std::vector<double> weight;  // of each key, sum 1
+  std::vector<double> weight;  // of each key; with the sink's, sum 1
+  double sink_weight = 0;
   double lse = 0;
 };
 
@@ -32,10 +34,12 @@ double derivative(const Problem& problem, const Row& row, double score, Index k)
 }
 
 Row solve_row(const Problem& problem, Index b, Index h, Index q) {
-  Row row{b, h, h / (problem.query.heads / problem.key.heads), q, {}, {}, {}, 0};
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Row row{b, h, h / (problem.query.heads / problem.key.heads), q, {}, {}, {}, 0, 0};
   std::vector<double> logits;
-  double largest = -std::numeric_limits<double>::infinity();
-  bool poisoned = false;
+  const double sink = problem.sink ? problem.sink->at(0, h, 0) : -infinity;
+  double largest = sink > -infinity ? sink : -infinity;
+  bool poisoned = std::isnan(sink);
   for (Index k = 0; k < problem.key.rows; ++k) {
     if (problem.visible && !problem.visible(b, h, q, k)) continue;
     const double score =
@@ -47,18 +51,22 @@ Row solve_row(const Problem& problem, Index b, Index h, Index q) {
     poisoned = poisoned || std::isnan(logit);
     if (logit > largest) largest = logit;
   }
-  double sum = 0;
+  // An infinite sink takes all the weight.
+  row.sink_weight = sink == infinity ? 1 : sink == -infinity ? 0 : std::exp(sink - largest);
+  double sum = row.sink_weight;
   for (double logit : logits) {
-    row.weight.push_back(std::exp(logit - largest));
+    row.weight.push_back(sink == infinity ? 0 : std::exp(logit - largest));
     sum += row.weight.back();
   }
   for (double& weight : row.weight) weight = poisoned ? std::nan("") : weight / sum;
-  row.lse = poisoned ? std::nan("") : row.keys.empty() ? largest : largest + std::log(sum);
+  row.sink_weight = poisoned ? std::nan("") : sum == 0 ? 0 : row.sink_weight / sum;
+  row.lse = poisoned ? std::nan("") : sum == 0 ? -infinity : largest + std::log(sum);
   return row;
 }
 
 void add_out(const Problem& problem, const Row& row, Answer& answer) {
   double* out = answer.out.row(row.b, row.h, row.q);
+  if (std::isnan(row.sink_weight)) std::fill_n(out, problem.value.columns, row.sink_weight);  // of any number of keys
   for (std::size_t i = 0; i < row.keys.size(); ++i) {
     const double* value = problem.value.row(row.b, row.kv_head, row.keys[i]);
     for (Index d = 0; d < problem.value.columns; ++d) out[d] += row.weight[i] * value[d];
@@ -90,6 +98,7 @@ void add_gradients(const Problem& problem, const Row& row, Answer& answer) {
     double* value_gradient = answer.value_gradient.row(row.b, row.kv_head, k);
     for (Index d = 0; d < problem.value.columns; ++d) value_gradient[d] += row.weight[i] * out_gradient[d];
   }
+  if (problem.sink) answer.sink_gradient.at(0, row.h, 0) += row.sink_weight * (0 - mean + lse_gradient);
 }
 
 }  // namespace
@@ -105,6 +114,7 @@ Answer reference_attention(const Problem& problem) {
     answer.query_gradient = Tensor(query.batch, query.heads, query.rows, query.columns);
     answer.key_gradient = Tensor(key.batch, key.heads, key.rows, key.columns);
     answer.value_gradient = Tensor(key.batch, key.heads, key.rows, value_columns);
+    if (problem.sink) answer.sink_gradient = Tensor(1, query.heads, 1, 1);
   }
   for (Index b = 0; b < query.batch; ++b) {
     for (Index h = 0; h < query.heads; ++h) {

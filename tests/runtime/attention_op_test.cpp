@@ -186,6 +186,56 @@ TEST_F(AttentionPath, PrepareMakesTheCallThatFollowsWarm) {
   EXPECT_TRUE(op_.prepare(filled)->warm);
 }
 
+TEST_F(AttentionPath, APlanIsMadeByTheFirstCallThatSharesItAndReusedByTheNext) {
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  TilePlan plan;
+  for (const bool planned : {false, true, true}) {
+    filled.plan = &plan;
+    ASSERT_TRUE(op_.run(filled).has_value());
+    EXPECT_EQ(backend_->last_args.planned, planned);
+    EXPECT_TRUE(plan.made);
+    filled.plan = nullptr;
+    ASSERT_TRUE(op_.run(filled).has_value());
+    EXPECT_FALSE(backend_->last_args.planned) << "a call that shares no plan";
+  }
+  plan = {};
+  filled.plan = &plan;
+  ASSERT_TRUE(op_.run(filled).has_value());
+  EXPECT_FALSE(backend_->last_args.planned);
+}
+
+TEST_F(AttentionPath, APlanIsForOneWindowAndOneDirection) {
+  const auto narrow = Mask::window(3, 0);
+  const auto wide = Mask::window(4, 0);
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  TilePlan plan;
+  filled.plan = &plan;
+  filled.mask = &narrow->state();
+  ASSERT_TRUE(op_.run(filled).has_value());
+  filled.mask = &wide->state();
+  const auto other_window = op_.run(filled);
+  ASSERT_FALSE(other_window.has_value());
+  EXPECT_EQ(other_window.error().got, "a plan for other data of the mask");
+  filled.mask = &narrow->state();
+  filled.direction = Direction::backward;
+  const auto other_direction = op_.run(filled);
+  ASSERT_FALSE(other_direction.has_value());
+  EXPECT_EQ(other_direction.error().got, "a plan for another kernel");
+  EXPECT_EQ(backend_->runs, 1);
+}
+
+TEST_F(AttentionPath, ACallThatFailsOnTheDeviceLeavesNoPlan) {
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  TilePlan plan;
+  filled.plan = &plan;
+  backend_->run_failures = 1;
+  EXPECT_FALSE(op_.run(filled).has_value());
+  EXPECT_FALSE(plan.made);
+  ASSERT_TRUE(op_.run(filled).has_value());
+  EXPECT_FALSE(backend_->last_args.planned);
+  EXPECT_TRUE(plan.made);
+}
+
 TEST_F(AttentionPath, AScoreIsPartOfTheIdentityAndItsScalarsAreNot) {
   AttentionCall filled = call(Direction::forward, 5, 7);
   ASSERT_TRUE(op_.run(filled).has_value());

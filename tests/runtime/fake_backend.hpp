@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -51,7 +52,7 @@ class FakeBackend final : public backend::Backend {
   }
 
   [[nodiscard]] const backend::DeviceFacts& facts() const override { return facts_; }
-  [[nodiscard]] kernel::Language language() const override { return kernel::Language::llvm_ir; }
+  [[nodiscard]] kernel::Language language() const override { return emitted; }
   [[nodiscard]] Result<std::string> compiler_identity() override {
     ++texts;
     return compiler;
@@ -65,6 +66,9 @@ class FakeBackend final : public backend::Backend {
     ++compiles;
     std::this_thread::sleep_for(compile_time);
     if (throws) throw std::runtime_error("thrown by the compiler");
+    if (spilling == spec.family) {
+      return Error{ErrorCode::kernel_spills, "attention_forward", "8 bytes of spills", "none", ""};
+    }
     if (compile_failures > 0) {
       --compile_failures;
       return Error{ErrorCode::compile_failed, "kernel", "an error", "a correct kernel", "line 7: no such thing"};
@@ -100,6 +104,10 @@ class FakeBackend final : public backend::Backend {
     ++runs;
     last_spec = spec;
     last_args = args;
+    if (run_failures > 0) {
+      --run_failures;
+      return Error{ErrorCode::device_error, "cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED", "a working device", ""};
+    }
     return {};
   }
 
@@ -109,9 +117,12 @@ class FakeBackend final : public backend::Backend {
   std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
   std::atomic<int> load_failures = 0;
+  std::atomic<int> run_failures = 0;
   std::atomic<bool> throws = false;
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
+  kernel::Language emitted = kernel::Language::llvm_ir;
+  std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
   std::string compiler = "fake 1.0";
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;

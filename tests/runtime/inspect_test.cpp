@@ -49,7 +49,8 @@ TEST(Explain, CountsDensityAndFlopsOverHeadsThatTheMaskTellsApart) {
   EXPECT_DOUBLE_EQ(explanation->directions[1].flops, 2 * (3 * 64 + 2 * 32) * pairs);
   EXPECT_THAT(explanation->directions[0].spec, HasSubstr("sm_80"));
   EXPECT_EQ(explanation->directions[0].kernel_family, "mma");
-  EXPECT_EQ(explanation->directions[0].kernel_family_reason, "mma.sync runs on sm_80; wgmma is sm_90a's alone");
+  EXPECT_EQ(explanation->directions[0].kernel_family_reason,
+            "mma.sync runs on every architecture; wgmma is sm_90a's alone");
   EXPECT_EQ(explanation->tiles.block_m, explanation->directions[0].block_m);
   EXPECT_EQ(explanation->tiles.visible_pairs, 400);
 }
@@ -60,6 +61,7 @@ TEST(Explain, TheKernelFamilyIsThatOfTheDirectionAndHasAReason) {
   ASSERT_TRUE(hopper.has_value()) << hopper.error().message();
   EXPECT_EQ(hopper->directions[0].kernel_family, "hopper");
   EXPECT_THAT(hopper->directions[0].kernel_family_reason, HasSubstr("sm_90a"));
+  EXPECT_THAT(hopper->directions[0].kernel_family_reason, HasSubstr("mma if"));
   EXPECT_THAT(hopper->directions[0].spec, HasSubstr("family = hopper"));
   EXPECT_EQ(hopper->directions[1].kernel_family, "mma");
   EXPECT_THAT(hopper->directions[1].kernel_family_reason, HasSubstr("backward"));

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <barrier>
 #include <fstream>
 #include <sstream>
@@ -125,6 +126,49 @@ TEST_F(Provider, ThreadsThatAskForOneSpecCompileItOnce) {
   EXPECT_EQ(backend_->loads, 1);
   for (const auto& kernel : ready) EXPECT_EQ(kernel, ready.front());
   EXPECT_NE(ready.front(), nullptr);
+}
+
+kernel::KernelSpec hopper_spec() {
+  attention::SpecChoice choice;
+  choice.target = {DeviceKind::cuda, {90, 'a'}};
+  choice.dtype = DType::bf16;
+  choice.head_dim_qk = choice.head_dim_v = 64;
+  auto chosen = attention::choose_spec(choice, Mask::causal().state(), nullptr);
+  EXPECT_EQ(chosen->family, kernel::KernelFamily::hopper);
+  return *chosen;
+}
+
+TEST_F(Provider, AKernelThatDoesNotFitItsRegistersIsReplacedForGoodWithOneWarning) {
+  backend_->emitted = kernel::Language::cuda;
+  backend_->spilling = kernel::KernelFamily::hopper;
+  auto kernels = provider();
+  const auto provided = kernels->get(hopper_spec(), text_);
+  ASSERT_TRUE(provided.has_value()) << provided.error().message();
+  EXPECT_EQ(provided->ready->spec, *kernel::fallback_of(hopper_spec()));
+  EXPECT_EQ(provided->ready->spec.family, kernel::KernelFamily::mma);
+  EXPECT_EQ(provided->ready->metadata.spec, provided->ready->spec.to_text());
+  EXPECT_EQ(backend_->compiles, 2);
+  const auto warnings = std::ranges::count_if(
+      lines_, [](const std::string& line) { return line.find("serves in its place") != std::string::npos; });
+  EXPECT_EQ(warnings, 1);
+  EXPECT_TRUE(std::ranges::none_of(lines_, [](const std::string& line) { return line.starts_with("compile failed"); }));
+  EXPECT_FALSE(std::filesystem::exists(dumps_.front())) << "nothing failed that its user has to see";
+  const auto again = kernels->get(hopper_spec(), text_);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->warm);
+  EXPECT_EQ(again->ready, provided->ready);
+  EXPECT_EQ(backend_->compiles, 2);
+}
+
+TEST_F(Provider, AKernelThatDoesNotFitItsRegistersAndHasNoFallbackIsAnError) {
+  backend_->spilling = kernel::KernelFamily::mma;
+  const auto failed = provider()->get(spec(), text_);
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, ErrorCode::kernel_spills);
+  EXPECT_THAT(failed.error().detail, HasSubstr(expression_));
+  backend_->emitted = kernel::Language::cuda;
+  const auto replaced = provider()->get(*kernel::fallback_of(hopper_spec()), text_);
+  EXPECT_FALSE(replaced.has_value());
 }
 
 // Field case F079.

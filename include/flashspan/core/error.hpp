@@ -15,7 +15,7 @@ enum class ErrorCode {
   no_device,            ///< no driver, or no such device
   missing_component,    ///< NVRTC, the CPU plug-in or another optional part could not be opened
   compile_failed,       ///< the device compiler refused the generated source
-  kernel_spills,        ///< the kernel compiled, but uses local memory
+  kernel_spills,        ///< the kernel compiled, but does not fit its registers
   device_error,         ///< a driver call failed
   workspace_too_small,  ///< the caller's workspace is smaller than the query said
   io_error,             ///< a file could not be read or written

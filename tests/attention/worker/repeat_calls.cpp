@@ -27,7 +27,9 @@ void use_processors(int count) {
   sched_setaffinity(0, sizeof(kept), &kept);
 }
 
-Scenario causal(const AttentionShape& shape) { return {.shape = shape, .mask = Mask::causal(), .lse_gradient = true}; }
+Scenario causal(const AttentionShape& shape) {
+  return {.shape = shape, .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
+}
 
 Scenario flashmask_documents(const AttentionShape& shape) {
   Integers starts;
@@ -35,13 +37,13 @@ Scenario flashmask_documents(const AttentionShape& shape) {
     starts.push_back(static_cast<std::int32_t>(std::min(shape.q_len, (k / 90 + 1) * 90)));
   }
   const Mask mask = expect_value(Mask::flashmask(shape, view_of(starts, {1, 1, shape.kv_len, 1}), true));
-  return {.shape = shape, .mask = expect_value(mask.to(Device{}))};
+  return {.shape = shape, .mask = expect_value(mask.to(Device{})), .deterministic = true};
 }
 
 Scenario overlapping_ranges(const AttentionShape& shape) {
   Integers ranges = random_integers(static_cast<std::size_t>(shape.q_len * 3 * 2), 0, shape.kv_len, 5);
   const Mask mask = expect_value(Mask::key_ranges(shape, view_of(ranges, {1, 1, shape.q_len, 3, 2})));
-  return {.shape = shape, .mask = expect_value(mask.to(Device{}))};
+  return {.shape = shape, .mask = expect_value(mask.to(Device{})), .deterministic = true};
 }
 
 Inputs inputs_of(const AttentionShape& s, oracle::Format format) {
@@ -49,7 +51,8 @@ Inputs inputs_of(const AttentionShape& s, oracle::Format format) {
           oracle::random_tensor(s.batch, s.kv_heads, s.kv_len, s.head_dim_qk, format, 2),
           oracle::random_tensor(s.batch, s.kv_heads, s.kv_len, s.head_dim_v, format, 3),
           oracle::random_tensor(s.batch, s.query_heads, s.q_len, s.head_dim_v, format, 4),
-          oracle::random_tensor(s.batch, s.query_heads, s.q_len, 1, oracle::Format::f32, 5)};
+          oracle::random_tensor(s.batch, s.query_heads, s.q_len, 1, oracle::Format::f32, 5),
+          {}};
 }
 
 void write(std::ofstream& file, const oracle::Answer& answer) {

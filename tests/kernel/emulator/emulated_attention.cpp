@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 
 #include "codegen/kernel/emit_cuda.hpp"
@@ -54,6 +55,13 @@ class StoredTensor {
     view.device = {DeviceKind::cuda, 0};
     return view;
   }
+  /// [1, H, 1, 1] as [H].
+  [[nodiscard]] TensorView head_view() {
+    TensorView view = this->view(1);
+    view.shape = {shape_.heads};
+    view.strides = {pitch_};
+    return view;
+  }
   /// False if anything outside the tensor was written.
   [[nodiscard]] bool surroundings_are_untouched() {
     std::vector<bool> inside(bytes_.size(), false);
@@ -98,10 +106,20 @@ class StoredTensor {
   std::vector<std::byte> bytes_;
 };
 
+/// What the planner's kernels hand on to one another is gone when a later call reuses their plan.
+void poison_scratch(const flashspan_device::AttentionParameters& parameters, const cuda::WorkspaceLayout& layout) {
+  if (layout.counters.bytes == 0) return;
+  const auto poison = [](void* first, std::int64_t bytes) {
+    std::memset(first, 0xff, static_cast<std::size_t>(bytes));
+  };
+  poison(parameters.scratch.undecided, layout.undecided.bytes);
+  poison(parameters.scratch.slots_taken, layout.counters.bytes - std::int64_t{sizeof(*parameters.next_item)});
+}
+
 /// What both directions need: the stored tensors and the programs.
 struct Memory {
-  StoredTensor query, key, value, out, lse;
-  StoredTensor out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient;
+  StoredTensor query, key, value, sink, out, lse;
+  StoredTensor out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient, sink_gradient;
 };
 
 class Runner {
@@ -118,6 +136,7 @@ class Runner {
     run_.answer.query_gradient = memory_.query_gradient.take();
     run_.answer.key_gradient = memory_.key_gradient.take();
     run_.answer.value_gradient = memory_.value_gradient.take();
+    if (call_.problem.sink) run_.answer.sink_gradient = memory_.sink_gradient.take();
     return std::move(run_);
   }
 
@@ -137,6 +156,11 @@ class Runner {
     const Tensor lse(problem.query.batch, problem.query.heads, problem.query.rows, 1);
     memory_.out = stored(out, false);
     memory_.lse = StoredTensor(lse, DType::f32, true);
+    if (problem.sink) {
+      memory_.sink = StoredTensor(*problem.sink, DType::f32, false);
+      memory_.sink.fill(*problem.sink);
+      memory_.sink_gradient = StoredTensor(*problem.sink, DType::f32, false);
+    }
     if (!problem.out_gradient) return {};
     memory_.out_gradient = stored(*problem.out_gradient, true);
     memory_.query_gradient = stored(problem.query, false);
@@ -158,12 +182,14 @@ class Runner {
     args.value = memory_.value.view(4);
     args.out = memory_.out.view(4);
     args.lse = memory_.lse.view(3);
+    if (problem.sink) args.sink = memory_.sink.head_view();
     if (spec.direction == Direction::backward) {
       args.out_gradient = memory_.out_gradient.view(4);
       args.query_gradient = memory_.query_gradient.view(4);
       args.key_gradient = memory_.key_gradient.view(4);
       args.value_gradient = memory_.value_gradient.view(4);
       if (problem.lse_gradient) args.lse_gradient = memory_.lse_gradient.view(3);
+      if (problem.sink) args.sink_gradient = memory_.sink_gradient.head_view();
     }
     args.scale = static_cast<float>(problem.scale);
     auto mask = mask::Program::from_signature(spec.mask);
@@ -195,8 +221,9 @@ class Runner {
     if (!args) return args.error();
     if (auto done = launch(*kernel, *spec, *args); !done) return done.error();
     run_.bank_conflicts += kernel->bank_conflicts();
-    for (StoredTensor* tensor : {&memory_.out, &memory_.lse, &memory_.query_gradient, &memory_.key_gradient,
-                                 &memory_.value_gradient, &memory_.query, &memory_.key, &memory_.value}) {
+    for (StoredTensor* tensor :
+         {&memory_.out, &memory_.lse, &memory_.query_gradient, &memory_.key_gradient, &memory_.value_gradient,
+          &memory_.sink_gradient, &memory_.query, &memory_.key, &memory_.value}) {
       if (!tensor->surroundings_are_untouched()) return failure(spec->summary(), "memory outside a tensor was written");
     }
     return {};
@@ -218,22 +245,31 @@ class Runner {
 
     const std::array<void*, 3> arguments{&parameters, &*mask, &*score};
     const int threads = spec.tile.num_warps * 32;
+    const long long sink_blocks = args.sink_gradient.given() ? grids->backward_sink : 0;
     struct Step {
       const char* entry;
       long long blocks;
       int threads;
     };
-    for (const Step& step : {Step{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                             Step{kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
-                             Step{kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads},
-                             Step{kernel::entry_forward, grids->forward, threads},
-                             Step{kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
-                             Step{kernel::entry_backward_dq, grids->backward_dq, threads},
-                             Step{kernel::entry_backward_dkdv, grids->backward_dkdv, threads}}) {
-      if (step.blocks == 0) continue;
-      const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
-      if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
-    }
+    const auto run_steps = [&](std::initializer_list<Step> steps) -> Result<void> {
+      for (const Step& step : steps) {
+        if (step.blocks == 0) continue;
+        const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
+        if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
+      }
+      return {};
+    };
+    auto planned = run_steps({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
+                              {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
+                              {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
+    if (!planned) return planned;
+    poison_scratch(parameters, layout);
+    auto done = run_steps({{kernel::entry_forward, grids->forward, threads},
+                           {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
+                           {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
+                           {kernel::entry_backward_dq, grids->backward_dq, threads},
+                           {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
+    if (!done) return done;
     if (spec.lowering == mask::LoweringKind::none) return {};
     (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) =
         take_plan(parameters, size, spec.tile);

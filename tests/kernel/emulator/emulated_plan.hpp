@@ -24,7 +24,7 @@ struct EmulatedPlan {
   EmulatedLists by_key;  ///< of a backward
   std::vector<unsigned> bits;
   int bit_slots = 0;
-  int next_item = -1;
+  unsigned next_item = ~0U;
 };
 
 /// Copies the plan out of the workspace that `parameters` point into.

@@ -17,7 +17,7 @@ namespace {
 
 struct AttendOptions {
   MaskOptions mask;
-  std::string query, key, value, out_gradient, out;
+  std::string query, key, value, sink, out_gradient, out;
   std::string dtype, layout = "bshd", device = "auto";
   std::optional<float> scale;
   std::optional<std::string> cache_dir;
@@ -27,17 +27,24 @@ struct AttendOptions {
 /// The files' arrays, in the call's dtype and the layout they came in.
 struct Inputs {
   HostArray query, key, value;
+  std::optional<HostArray> sink;  ///< f32
   std::optional<HostArray> out_gradient;
   AttentionShape shape;
 };
 
-/// Reads one array of reals of rank 4.
-Result<HostArray> read_input(const std::string& option, const std::string& path) {
+Result<HostArray> read_reals(const std::string& option, const std::string& path) {
   auto array = read_array(path, option);
   if (!array) return array;
   if (array->dtype == DType::i32) {
     return Error{ErrorCode::bad_argument, option, "integers in " + path, "an array of f4 or f2", ""};
   }
+  return array;
+}
+
+/// Reads one array of reals of rank 4.
+Result<HostArray> read_input(const std::string& option, const std::string& path) {
+  auto array = read_reals(option, path);
+  if (!array) return array;
   if (array->shape.size() != 4) {
     return Error{
         ErrorCode::bad_argument, option, to_string(*array) + " (rank " + std::to_string(array->shape.size()) + ")",
@@ -64,6 +71,9 @@ Result<AttentionShape> shape_of(const Inputs& inputs, const std::string& layout)
   if (k[heads] == 0 ? q[heads] != 0 : q[heads] % k[heads] != 0) {
     return mismatch("--q", inputs.query, "a multiple of the " + number(k[heads]) + " heads of --k");
   }
+  if (inputs.sink && inputs.sink->shape != std::vector<std::int64_t>{q[heads]}) {
+    return mismatch("--sink", *inputs.sink, "one number for each of the " + number(q[heads]) + " heads of --q");
+  }
   if (inputs.out_gradient) {
     auto expected = q;
     expected[3] = v[3];
@@ -82,6 +92,11 @@ Result<Inputs> read_inputs(const AttendOptions& options) {
     auto array = read_input(option, *path);
     if (!array) return array.error();
     *target = std::move(*array);
+  }
+  if (!options.sink.empty()) {
+    auto array = read_reals("--sink", options.sink);
+    if (!array) return array.error();
+    inputs.sink = converted(std::move(*array), DType::f32);
   }
   if (!options.out_gradient.empty()) {
     auto array = read_input("--do", options.out_gradient);
@@ -130,6 +145,7 @@ class Run {
     keep(query_, DeviceTensor::from_host(device, inputs.query));
     keep(key_, DeviceTensor::from_host(device, inputs.key));
     keep(value_, DeviceTensor::from_host(device, inputs.value));
+    if (inputs.sink) keep(sink_, DeviceTensor::from_host(device, *inputs.sink));
     keep(out_, DeviceTensor::allocate(device, dtype, out_shape));
     keep(lse_, DeviceTensor::allocate(device, DType::f32, {shape.batch, shape.query_heads, shape.q_len}));
     if (inputs.out_gradient) {
@@ -137,6 +153,7 @@ class Run {
       keep(query_gradient_, DeviceTensor::allocate(device, dtype, inputs.query.shape));
       keep(key_gradient_, DeviceTensor::allocate(device, dtype, inputs.key.shape));
       keep(value_gradient_, DeviceTensor::allocate(device, dtype, inputs.value.shape));
+      if (inputs.sink) keep(sink_gradient_, DeviceTensor::allocate(device, DType::f32, inputs.sink->shape));
     }
     return status;
   }
@@ -163,14 +180,16 @@ class Run {
     call.query_gradient = heads_first(query_gradient_);
     call.key_gradient = heads_first(key_gradient_);
     call.value_gradient = heads_first(value_gradient_);
+    call.sink_gradient = sink_gradient_.view();
     return launch(call, [this](const BackwardCall& ready) { return attention_.backward(ready); });
   }
 
-  /// The results in f32: out and lse, and the gradients if there was an out_gradient.
+  /// The results in f32: out and lse, and the gradients, that of a sink too, if there was an out_gradient.
   Result<NamedArrays> results() const {
     std::vector<std::pair<std::string, const DeviceTensor*>> wanted{{"out", &out_}, {"lse", &lse_}};
     if (out_gradient_.view().given()) {
       wanted.insert(wanted.end(), {{"dq", &query_gradient_}, {"dk", &key_gradient_}, {"dv", &value_gradient_}});
+      if (sink_.view().given()) wanted.emplace_back("dsink", &sink_gradient_);
     }
     NamedArrays arrays;
     for (const auto& [name, tensor] : wanted) {
@@ -191,6 +210,7 @@ class Run {
     call.mask = &mask_;
     call.score = score_;
     call.scale = scale_;
+    call.sink = sink_.view();
     const auto record = attention_.prepare(call);
     if (!record) return record.error();
     const auto bytes = attention_.workspace_bytes(call);
@@ -213,7 +233,8 @@ class Run {
   const Score* score_;
   std::optional<float> scale_;
   bool swapped_;
-  DeviceTensor query_, key_, value_, out_, lse_, out_gradient_, query_gradient_, key_gradient_, value_gradient_;
+  DeviceTensor query_, key_, value_, sink_, out_, lse_;
+  DeviceTensor out_gradient_, query_gradient_, key_gradient_, value_gradient_, sink_gradient_;
 };
 
 void print_direction(const char* name, const Json& report) {
@@ -303,8 +324,10 @@ void add_attend(CLI::App& application, ChosenCommand& chosen) {
   command->add_option("--q", options->query, "Queries, f4 or f2")->required()->type_name("FILE");
   command->add_option("--k", options->key, "Keys")->required()->type_name("FILE");
   command->add_option("--v", options->value, "Values")->required()->type_name("FILE");
+  command->add_option("--sink", options->sink, "Sink logits [heads], f4 or f2: one more column in the softmax")
+      ->type_name("FILE");
   command->add_option("--do", options->out_gradient, "Gradient of out; runs the backward too")->type_name("FILE");
-  command->add_option("--out", options->out, "Results: out, lse [batch, heads, queries] and dq, dk, dv, all f4")
+  command->add_option("--out", options->out, "Results: out, lse [batch, heads, queries] and dq, dk, dv, dsink, all f4")
       ->required()
       ->type_name("FILE.npz");
   command->add_option("--dtype", options->dtype, "f32, f16 or bf16 (default: that of --q; CUDA takes f16 and bf16)");

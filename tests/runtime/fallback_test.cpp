@@ -1,0 +1,105 @@
+// fallback_test.cpp -- kernels that do not fit their registers, by the real compiler, without a GPU. Skipped where
+// there is no NVRTC.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/tile_config.hpp"
+#include "flashspan/mask.hpp"
+#include "runtime/api/backends.hpp"
+#include "runtime/api/settings.hpp"
+#include "runtime/api/states.hpp"
+#include "runtime/attention/attention_op.hpp"
+#include "runtime/attention/choose_spec.hpp"
+#include "runtime/cuda/cuda_backend.hpp"
+#include "runtime/cuda/nvrtc_library.hpp"
+
+namespace flashspan::testing {
+namespace {
+
+constexpr Arch hopper{90, 'a'};
+constexpr Device gpu{DeviceKind::cuda, 0};
+
+std::shared_ptr<backend::Backend> compile_only() {
+  return cuda::make_compile_only_backend(hopper, api::nvrtc_search(api::settings()));
+}
+
+/// Many conditions on looked-up values: more than the registers that products of wgmma leave.
+Mask many_conditions(std::vector<std::int32_t>& bounds) {
+  std::string text;
+  for (int i = 0; i < 16; ++i) {
+    const auto number = [](int value) { return std::to_string(value); };
+    text += (i == 0 ? "" : " & ") + ("(t" + number(i % 12) + "[q] + k * " + number(i + 3)) + " >= t" +
+            number((i + 5) % 12) + "[k] - q * " + number(i + 1) + ")";
+  }
+  std::vector<NamedTensor> tensors;
+  const auto length = static_cast<std::int64_t>(bounds.size());
+  for (int i = 0; i < 12; ++i) {
+    tensors.push_back({"t" + std::to_string(i), TensorView::contiguous(bounds.data(), DType::i32, {length}, gpu)});
+  }
+  auto mask = Mask::parse(text, tensors);
+  EXPECT_TRUE(mask.has_value()) << mask.error().message();
+  return *mask;
+}
+
+TEST(Fallback, AMaskThatTakesTooManyRegistersIsServedByTheMmaFamily) {
+  if (!cuda::open_nvrtc(api::nvrtc_search(api::settings()))) GTEST_SKIP() << "no NVRTC";
+  std::vector<std::int32_t> bounds(64);
+  const Mask mask = many_conditions(bounds);
+  attention::SpecChoice choice;
+  choice.target = {DeviceKind::cuda, hopper};
+  choice.dtype = DType::bf16;
+  choice.head_dim_qk = choice.head_dim_v = 128;
+  const auto spec = attention::choose_spec(choice, mask.state(), nullptr);
+  ASSERT_TRUE(spec.has_value());
+  ASSERT_EQ(spec->family, kernel::KernelFamily::hopper);
+  std::vector<std::string> warnings;
+  const LogSink log = [&warnings](LogLevel level, std::string_view line) {
+    if (level >= LogLevel::warning) warnings.emplace_back(line);
+  };
+  attention::KernelProvider provider(compile_only(), std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log),
+                                     {}, log);
+  const auto built = provider.build(*spec, {&mask.state().program.source(), nullptr});
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_EQ(built->spec.family, kernel::KernelFamily::mma);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings.front().find("bytes of spills"), std::string::npos) << warnings.front();
+}
+
+TEST(Fallback, AWorkspaceIsLargeEnoughForEitherFamily) {
+  const std::shared_ptr<backend::Backend> backend = compile_only();
+  const LogSink log = [](LogLevel, std::string_view) {};
+  const attention::AttentionOp op(backend,
+                                  std::make_shared<attention::KernelProvider>(
+                                      backend, std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log),
+                                      std::vector<std::filesystem::path>{}, log));
+  const Mask causal = Mask::causal();
+  std::vector<std::uint64_t> memory(2);
+  const auto address = (reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16;
+  attention::AttentionCall call;
+  call.query = call.key = call.value = call.out =
+      TensorView::contiguous(reinterpret_cast<void*>(address), DType::bf16, {1, 1, 4096, 64}, gpu);
+  call.mask = &causal.state();
+  const auto bytes = op.workspace_bytes(call);
+  ASSERT_TRUE(bytes.has_value()) << bytes.error().message();
+
+  attention::SpecChoice choice;
+  choice.target = backend->facts().target;
+  choice.dtype = DType::bf16;
+  choice.head_dim_qk = choice.head_dim_v = 64;
+  const auto spec = attention::choose_spec(choice, causal.state(), nullptr);
+  ASSERT_EQ(spec->family, kernel::KernelFamily::hopper);
+  backend::LaunchArgs args;
+  args.shape = {1, 1, 1, 4096, 4096, 64, 64};
+  args.mask_program = &causal.state().program;
+  const std::int64_t own = backend->workspace_bytes(*spec, args);
+  const std::int64_t other = backend->workspace_bytes(*kernel::fallback_of(*spec), args);
+  EXPECT_NE(own, other);
+  EXPECT_EQ(*bytes, std::max(own, other));
+}
+
+}  // namespace
+}  // namespace flashspan::testing
