@@ -40,10 +40,12 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("bool", "bits_by_key", boolean(spec.direction == Direction::backward));
   constant("bool", "has_score", boolean(!spec.score.empty()));
   constant("bool", "aligned", boolean(spec.aligned));
+  constant("bool", "split_rows", boolean(spec.split_rows));
   constant("int", "block_m", std::to_string(tile.block_m));
   constant("int", "block_n", std::to_string(tile.block_n));
   constant("int", "num_warps", std::to_string(tile.num_warps));
   constant("int", "num_stages", std::to_string(tile.num_stages));
+  constant("int", "query_stages", std::to_string(query_stages(spec)));
   constant("int", "column_groups", std::to_string(tile.num_warps * rows_per_warp / tile.block_m));
   constant("int", "query_gradient_columns", std::to_string(query_gradient_share(spec).columns));
   constant("int", "shared_bytes", std::to_string(shared_memory_bytes(spec)));

@@ -48,6 +48,8 @@ struct KernelSpec {
   std::string score;  ///< signature of the simplified score program; empty: scores are used as they are
   /// True if every row of every tensor starts at a multiple of 16 bytes, so 16-byte copies are legal.
   bool aligned = true;
+  /// Forward of the hopper family: rows of tiles are cut into portions (worth_splitting()).
+  bool split_rows = false;
   TileConfig tile;
 
   friend bool operator==(const KernelSpec&, const KernelSpec&) = default;

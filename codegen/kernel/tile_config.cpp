@@ -72,7 +72,8 @@ std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light
     return hopper_backward_tiles;
   }
   if (!spec.score.empty() && head_dim > widest_scored_hopper) return wide_scored_hopper_tiles;
-  if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_tiles;
+  if (spec.score.empty() && light_mask && !spec.split_rows && head_dim <= widest_narrow_hopper)
+    return narrow_hopper_tiles;
   return hopper_tiles;
 }
 
@@ -105,12 +106,13 @@ std::int64_t mma_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
 constexpr int panel_columns = 64;  // templates/ptx/warpgroup.cuh
 constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
 
-/// Panels, and the barriers and items of templates/attention/forward_hopper.cuh.
+/// Panels, and the barriers, items and portions of templates/attention/forward_hopper.cuh.
 std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile) {
-  constexpr std::int64_t exchange_bytes = 256;
+  const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
   const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
   const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
-  return (tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) * panel_row_bytes +
+  return (query_stages(spec) * tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) *
+             panel_row_bytes +
          exchange_bytes;
 }
 
@@ -175,6 +177,11 @@ std::int64_t shared_memory_limit(Arch arch) {
   }
 }
 
+int query_stages(const KernelSpec& spec) {
+  constexpr int widest = 128;
+  return spec.family == KernelFamily::hopper && std::max(spec.head_dim_qk, spec.head_dim_v) <= widest ? 2 : 1;
+}
+
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
 FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
@@ -220,6 +227,18 @@ QueryGradientShare query_gradient_share(const KernelSpec& spec) {
   if (spec.tile.block_m > warpgroup_rows) return {.columns = columns, .keys = spec.tile.block_n, .sums = 2};
   if (columns > panel_columns) return {.columns = panel_columns, .keys = spec.tile.block_n, .sums = 2};
   return {.columns = columns, .keys = warpgroup_rows, .sums = 1};
+}
+
+bool can_split_rows(const KernelSpec& spec) {
+  constexpr int most_columns = 128;
+  return spec.direction == Direction::forward && spec.family == KernelFamily::hopper && spec.head_dim_v <= most_columns;
+}
+
+bool worth_splitting(const AttentionShape& shape) {
+  constexpr std::int64_t fewest_keys = 1024;
+  const std::int64_t lists = shape.batch * shape.query_heads;
+  if (shape.kv_len < fewest_keys || shape.q_len == 0 || lists == 0) return false;
+  return lists < fewest_whole_rows && (shape.q_len + split_block_m - 1) / split_block_m * lists < fewest_whole_rows;
 }
 
 Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {

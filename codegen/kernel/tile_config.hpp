@@ -24,6 +24,10 @@ inline constexpr int head_dim_step = 8;
 /// Bytes of dynamic shared memory that the kernel(s) of this spec ask for.
 [[nodiscard]] std::int64_t shared_memory_bytes(const KernelSpec& spec);
 
+/// Query tiles that a block holds. A second one lets the hopper family copy the next item's query and keys while it
+/// still computes this one's; head dims past 128 leave no shared memory for it.
+[[nodiscard]] int query_stages(const KernelSpec& spec);
+
 struct FamilyChoice {
   KernelFamily family = KernelFamily::mma;
   const char* reason = "";  ///< one line for `flashspan explain`
@@ -49,6 +53,16 @@ struct QueryGradientShare {
 /// What serves in place of a kernel whose mask or score takes more registers than it has: the same of a family that
 /// shares fewer of them with the products. Nothing if there is none.
 [[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
+
+/// Rows of tiles, all heads and batches together, below which a call may cut them into portions, and query rows of one
+/// (templates/attention/portions.cuh).
+inline constexpr std::int64_t fewest_whole_rows = 264;
+inline constexpr int split_block_m = 128;
+/// True if there are kernels that split rows for a spec whose family and head dims are set: of the hopper family, with
+/// registers left to put the results of a row together.
+[[nodiscard]] bool can_split_rows(const KernelSpec& spec);
+/// True if a call of this shape has too few rows of tiles to fill a card, and keys enough for several portions.
+[[nodiscard]] bool worth_splitting(const AttentionShape& shape);
 
 /// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.

@@ -45,6 +45,7 @@ attention::SpecChoice choice_of(const Task& task, const CompileRequest& request)
   choice.head_dim_qk = request.head_dim_qk;
   choice.head_dim_v = request.head_dim_v;
   choice.aligned = request.aligned;
+  choice.few_rows = request.few_rows;
   return choice;
 }
 

@@ -69,6 +69,7 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
   choice.dtype = dtype;
   choice.head_dim_qk = static_cast<int>(shape.head_dim_qk);
   choice.head_dim_v = static_cast<int>(shape.head_dim_v);
+  choice.few_rows = kernel::worth_splitting(shape);
   const auto spec = attention::choose_spec(choice, mask.state(), score != nullptr ? &score->state() : nullptr);
   if (!spec) return spec.error();
   const mask::Lowering& lowering = attention::lowering_of(mask.state(), direction);

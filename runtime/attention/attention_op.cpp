@@ -53,6 +53,7 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
                           rows_aligned(call),
+                          kernel::worth_splitting(*shape),
                           {call.deterministic, rows_expanded(call)}};
   auto spec = choose_spec(choice, *call.mask, call.score);
   if (!spec) return spec.error();

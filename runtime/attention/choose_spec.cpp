@@ -73,6 +73,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   spec.aligned = choice.aligned;
   spec.family = kernel::choose_family(spec, choice.needs).family;
   spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);
+  spec.split_rows = choice.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask.light);
   if (!tile) return tile.error();
   spec.tile = *tile;

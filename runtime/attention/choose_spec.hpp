@@ -17,6 +17,7 @@ struct SpecChoice {
   int head_dim_qk = 0;
   int head_dim_v = 0;
   bool aligned = true;
+  bool few_rows = false;  ///< kernel::worth_splitting() of the call's shape
   kernel::FamilyNeeds needs;
 };
 

@@ -28,6 +28,7 @@ struct PreparedCall {
   flashspan_device::ProgramArguments mask;
   flashspan_device::ProgramArguments score;
   flashspan_device::TensorMaps maps;  ///< of the hopper family
+  std::int64_t ticket_bytes = 0;      ///< to be zeroed before a forward that cuts rows into portions
 };
 
 /// Error: unsupported, workspace_too_small, device_error.
@@ -44,6 +45,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   if (!score) return score.error();
   call.grids = *grids;
   call.attention = attention_parameters(spec, args, size, layout);
+  call.ticket_bytes = layout.tickets.bytes;
   call.mask = *mask;
   call.score = *score;
   if (spec.family != kernel::KernelFamily::hopper) return {};
@@ -65,6 +67,15 @@ BlockShape block_shape(const KernelSpec& spec, int processors) {
       return {processors, (spec.tile.num_warps + copying_warps) * threads_per_warp};
   }
   return {std::numeric_limits<std::int64_t>::max(), spec.tile.num_warps * threads_per_warp};
+}
+
+/// Queued like a kernel.
+Result<void> zero_tickets(const DriverApi& driver, const PreparedCall& call, Stream stream) {
+  if (call.ticket_bytes == 0) return {};
+  const auto tickets = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(call.attention.split.tickets));
+  return check(driver, "cuMemsetD8Async",
+               driver.memset_d8_async(tickets, 0, static_cast<std::size_t>(call.ticket_bytes),
+                                      static_cast<CUstream>(stream.handle)));
 }
 
 class CudaBackend final : public backend::Backend {
@@ -132,6 +143,7 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   if (!scope.entered()) return scope.entered();
   PreparedCall call{};
   if (const auto prepared = prepare(*device_.driver, spec, args, call); !prepared) return prepared;
+  if (auto zeroed = zero_tickets(*device_.driver, call, args.stream); !zeroed) return zeroed;
   const LaunchGrids& grids = call.grids;
   const auto [most_blocks, threads] = block_shape(spec, facts_.processors);
   const std::int64_t sink_blocks = args.sink_gradient.given() ? grids.backward_sink : 0;

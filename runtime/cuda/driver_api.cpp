@@ -51,6 +51,7 @@ void resolve_all(Resolver& resolve, DriverApi& api) {
   resolve(api.mem_free, "cuMemFree", 3020);
   resolve(api.memcpy_htod, "cuMemcpyHtoD", 3020);
   resolve(api.memcpy_dtoh, "cuMemcpyDtoH", 3020);
+  resolve(api.memset_d8_async, "cuMemsetD8Async", 3020);
   resolve(api.stream_synchronize, "cuStreamSynchronize", 2000);
   resolve(api.stream_get_id, "cuStreamGetId", 12000);
   resolve(api.stream_is_capturing, "cuStreamIsCapturing", 10000);

@@ -30,6 +30,7 @@ struct DriverApi {
   CUresult (*mem_free)(CUdeviceptr pointer) = nullptr;
   CUresult (*memcpy_htod)(CUdeviceptr device, const void* host, std::size_t bytes) = nullptr;
   CUresult (*memcpy_dtoh)(void* host, CUdeviceptr device, std::size_t bytes) = nullptr;
+  CUresult (*memset_d8_async)(CUdeviceptr device, unsigned char value, std::size_t bytes, CUstream stream) = nullptr;
   CUresult (*stream_synchronize)(CUstream stream) = nullptr;
   CUresult (*stream_get_id)(CUstream stream, unsigned long long* number) = nullptr;
   CUresult (*stream_is_capturing)(CUstream stream, int* status) = nullptr;

@@ -57,6 +57,10 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
     parameters.shifted_lse = static_cast<float*>(at(layout.shifted_lse));
     parameters.query_gradient_sums = static_cast<float*>(at(layout.query_gradient_sums));
   }
+  if (layout.split.portions > 0) {
+    parameters.split = {static_cast<float*>(at(layout.partials)), static_cast<int*>(at(layout.tickets)),
+                        static_cast<int>(layout.split.warps)};
+  }
   if (spec.lowering == mask::LoweringKind::none) return;
   const auto lists = [&](const ListParts& parts) {
     return TilePlanArguments{static_cast<int*>(at(parts.counts)), static_cast<TileEntry*>(at(parts.entries)),

@@ -90,7 +90,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
   if (shape.batch > 0 && shape.query_heads > 0) plan_grids(grids, spec.direction, plan);
   switch (spec.direction) {
     case Direction::forward:
-      grids.forward = blocks(query_tiles, shape.query_heads, shape.batch);
+      grids.forward = std::max(blocks(query_tiles, shape.query_heads, shape.batch), split_size(spec, shape).portions);
       break;
     case Direction::backward:
       backward_grids(grids, spec, shape, query_tiles, key_tiles);

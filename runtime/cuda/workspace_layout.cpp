@@ -31,6 +31,21 @@ PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& ar
   return size;
 }
 
+SplitSize split_size(const kernel::KernelSpec& spec, const AttentionShape& shape) {
+  using flashspan_device::least_portion_tiles;
+  using flashspan_device::portions_wanted;
+  static_assert(portions_wanted == kernel::fewest_whole_rows, "a table of portions holds every split call's rows");
+  if (!spec.split_rows) return {};
+  SplitSize size;
+  size.rows = shape.batch * shape.query_heads * divide_up(shape.q_len, spec.tile.block_m);
+  const std::int64_t key_tiles = divide_up(shape.kv_len, spec.tile.block_n);
+  // A portion is at least as long as a fair share of all tiles, and as the least; the last of a row may be shorter.
+  size.portions = std::min(portions_wanted + size.rows, size.rows * divide_up(key_tiles, least_portion_tiles));
+  constexpr std::int64_t rows_per_warp = 16;
+  size.warps = std::min<std::int64_t>(spec.tile.num_warps, divide_up(shape.q_len, rows_per_warp));
+  return size;
+}
+
 WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
   WorkspaceLayout layout;
   std::int64_t end = 0;
@@ -54,6 +69,11 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
   place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
+  layout.split = split_size(spec, shape);
+  // Results, and two maxima and sums of each of 32 lanes.
+  const std::int64_t partial_floats = std::int64_t{16} * kernel::padded_head_dim(spec.head_dim_v) + 128;
+  place(layout.partials, layout.split.portions * layout.split.warps, partial_floats * word);
+  place(layout.tickets, layout.split.rows * layout.split.warps, word);
   if (backward) {
     const std::int64_t lists = shape.batch * shape.query_heads;
     const std::int64_t rows = lists * statistics_rows(spec, shape);

@@ -1,4 +1,5 @@
-// workspace_layout.hpp -- how the caller's workspace is divided: the tile plan, and delta for the backward.
+// workspace_layout.hpp -- how the caller's workspace is divided: the tile plan, partial results of rows that are cut
+// into portions, and delta for the backward.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,15 @@ struct PlanSize {
 };
 [[nodiscard]] PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& args);
 
+/// Rows of tiles cut into portions (templates/attention/portions.cuh). All zero where rows stay whole.
+struct SplitSize {
+  std::int64_t rows = 0;      ///< of tiles, all heads and batches together
+  std::int64_t portions = 0;  ///< at most; how many there are is found out on the device
+  std::int64_t warps = 0;     ///< of a block, that have rows within q_len
+};
+/// Of a spec that splits rows, and a shape that kernel::worth_splitting() holds of.
+[[nodiscard]] SplitSize split_size(const kernel::KernelSpec& spec, const AttentionShape& shape);
+
 /// One part of the workspace. Offsets are from the workspace's first 256-byte boundary and multiples of 256.
 struct WorkspacePart {
   std::int64_t offset = 0;
@@ -42,6 +52,9 @@ struct WorkspaceLayout {
   std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
   WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
   WorkspacePart counters;      ///< i32: next_item, slots_taken, blocks_done [2, batch, heads]
+  WorkspacePart partials;      ///< split forward: f32 [portions, warps, floats of 16 rows and their statistics]
+  WorkspacePart tickets;       ///< split forward: i32 [rows, warps]
+  SplitSize split;
   WorkspacePart delta;         ///< backward: f32 [B, Hq, Sq], in the hopper family padded to whole tiles of queries
   WorkspacePart shifted_lse;   ///< hopper backward: as delta
   WorkspacePart query_gradient_sums;  ///< hopper backward: f32 [B, Hq, tiles of queries, two warpgroups' share]

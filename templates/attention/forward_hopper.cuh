@@ -4,6 +4,7 @@
 // while the weights of this one are made, and the two warpgroups take turns at issuing.
 #pragma once
 
+#include "attention/portions.cuh"
 #include "attention/warpgroup_work.cuh"
 #include "generated/warpgroup_products.cuh"
 #include "ptx/tensor_copy.cuh"
@@ -32,10 +33,15 @@ struct WorkItem {
   int query_tile;
   int h;
   int b;
-  /// A hidden value row that holds NaN or infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt
-  /// result is never finite: such an item is worked on once more, carefully, its partial tiles cleaned of what is not
-  /// finite. All others need no second look.
-  bool careful;
+  int row;            // of tiles, counted over all heads and batches
+  int first_portion;  // of the row; its number
+  int portion;        // this one's number
+  int portions;       // of the row
+  /// Of the computing warps, those whose results are to be written after all. A hidden value row that holds NaN or
+  /// infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt result is never finite: such an item
+  /// is worked on once more, carefully, its partial tiles cleaned of what is not finite. All others need no second
+  /// look, and this is 0.
+  u32 careful;
 };
 
 // In place of an item's count: nothing this time, and nothing any more.
@@ -47,17 +53,20 @@ constexpr int item_slots = 2;
 
 /// Shared memory that is no tile.
 struct Exchange {
-  TransferBarrier query_full, query_empty;
+  TransferBarrier query_full[query_stages], query_empty[query_stages];
   TransferBarrier key_full[num_stages], key_empty[num_stages];
   TransferBarrier value_full[num_stages], value_empty[num_stages];
   TransferBarrier value_raw[num_stages];  // arrived, to be cleaned
   TileEntry entries[num_stages];          // of the key tiles
   TransferBarrier item_full[item_slots], item_empty[item_slots];
   WorkItem items[item_slots];
-  bool spoilt[item_slots];  // the item has to be worked on again
+  u32 spoilt[item_slots];  // warps for which the item has to be worked on again
+  PortionTable portions;
 };
 
-constexpr int exchange_offset = query_bytes + num_stages * (key_bytes + value_bytes);
+constexpr int first_key_offset = query_stages * query_bytes;
+constexpr int first_value_offset = first_key_offset + num_stages * key_bytes;
+constexpr int exchange_offset = first_value_offset + num_stages * value_bytes;
 static_assert(exchange_offset + static_cast<int>(sizeof(Exchange)) <= shared_bytes, "host and device agree");
 
 /// The one thread that starts all copies.
@@ -68,22 +77,26 @@ struct Producer {
   u32 shared;
   Ring<num_stages> key = {0, 1};
   Ring<num_stages> value = {0, 1};
-  u32 query_parity = 1;
+  Ring<query_stages> query = {0, 1};
 
   __device__ __forceinline__ void copy_query(const WorkItem& item) {
-    exchange.query_full.arrive_and_expect(query_bytes);
+    exchange.query_empty[query.index].wait(query.parity);
+    TransferBarrier& full = exchange.query_full[query.index];
+    full.arrive_and_expect(query_bytes);
+    const u32 to = shared + query.index * query_bytes;
 #pragma unroll
     for (int panel = 0; panel < query_panels; ++panel) {
-      copy_box(shared + panel * query_panel_bytes, &maps.query, exchange.query_full, panel * panel_columns,
-               item.query_tile * block_m, item.h, item.b);
+      copy_box(to + panel * query_panel_bytes, &maps.query, full, panel * panel_columns, item.query_tile * block_m,
+               item.h, item.b);
     }
+    query.advance();
   }
   __device__ __forceinline__ void copy_key(const TileEntry& entry, int kv_head, int b) {
     exchange.key_empty[key.index].wait(key.parity);
     exchange.entries[key.index] = entry;
     TransferBarrier& full = exchange.key_full[key.index];
     full.arrive_and_expect(key_bytes);
-    const u32 to = shared + query_bytes + key.index * key_bytes;
+    const u32 to = shared + first_key_offset + key.index * key_bytes;
 #pragma unroll
     for (int panel = 0; panel < query_panels; ++panel) {
       copy_box(to + panel * key_panel_bytes, &maps.key, full, panel * panel_columns, entry.tile * block_n, kv_head, b);
@@ -94,7 +107,7 @@ struct Producer {
     exchange.value_empty[value.index].wait(value.parity);
     TransferBarrier& full = careful ? exchange.value_raw[value.index] : exchange.value_full[value.index];
     full.arrive_and_expect(value_bytes);
-    const u32 to = shared + query_bytes + num_stages * key_bytes + value.index * value_bytes;
+    const u32 to = shared + first_value_offset + value.index * value_bytes;
 #pragma unroll
     for (int panel = 0; panel < value_panels; ++panel) {
       copy_box(to + panel * key_panel_bytes, &maps.value, full, panel * panel_columns, tile * block_n, kv_head, b);
@@ -113,8 +126,6 @@ struct Producer {
       if (item.list.count == no_more_items) return;
       if (item.list.count <= 0) continue;
       const int kv_head = item.h / group;
-      exchange.query_empty.wait(query_parity);
-      query_parity ^= 1;
       copy_query(item);
       // Values come one tile behind the keys, as they are needed.
       int tile = 0;
@@ -126,17 +137,21 @@ struct Producer {
           copy_key(entry, kv_head, item.b);
           tile = entry.tile;
         }
-        if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful);
+        if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful != 0);
       }
     }
   }
 };
 
-/// Finds out what item `number` is. Heads of one section come next to each other, so that they find keys and values in
-/// the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one last.
+__device__ __forceinline__ TileList list_of_row(const AttentionParameters& p, int b, int h, int query_tile) {
+  return tile_list(p.by_query, b, h, query_tile, (p.q_len + block_m - 1) / block_m, (p.kv_len + block_n - 1) / block_n);
+}
+
+/// Finds out what row of tiles `number` is. Heads of one section come next to each other, so that they find keys and
+/// values in the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one
+/// last.
 __device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameters& p, int number) {
   const int query_tiles = (p.q_len + block_m - 1) / block_m;
-  const int key_tiles = (p.kv_len + block_n - 1) / block_n;
   const int heads = p.batch * p.query_heads;
   const int per_section = p.section_heads * query_tiles;
   const int first_head = number / per_section * p.section_heads;
@@ -158,27 +173,49 @@ __device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameter
   item.b = b;
   item.h = h;
   item.query_tile = query_tile;
-  item.list = tile_list(p.by_query, b, h, query_tile, query_tiles, key_tiles);
+  item.list = list_of_row(p, b, h, query_tile);
+  item.row = number;
+  item.first_portion = item.portion = 0;
+  item.portions = 1;
+}
+
+/// Finds out what portion `number` of all rows is. The portions of a row differ by a tile at most.
+__device__ __forceinline__ void look_up_portion(WorkItem& item, const AttentionParameters& p, const PortionTable& table,
+                                                int rows, int number) {
+  const int row = table.row_of(number, rows);
+  look_up(item, p, row);
+  item.first_portion = table.first[row];
+  item.portion = number;
+  item.portions = table.first[row + 1] - item.first_portion;
+  const long long tiles = item.list.count;
+  const int within = number - item.first_portion;
+  item.list.first = static_cast<int>(tiles * within / item.portions);
+  item.list.count = static_cast<int>(tiles * (within + 1) / item.portions) - item.list.first;
 }
 
 /// The one thread that finds work, one item ahead of the others. With a plan the blocks take items as they get free,
 /// longest first; without one all items are alike, and are dealt out. A slot comes back when its item is done, and
 /// tells whether it has to be done again.
 __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exchange& exchange) {
-  const int items = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  const int items = split_rows ? exchange.portions.first[rows] : rows;
   Ring<item_slots> slot = {0, 1};
   int number = static_cast<int>(blockIdx.x);
   int slots_without_work = 0;
   while (true) {
     exchange.item_empty[slot.index].wait(slot.parity);
     WorkItem& item = exchange.items[slot.index];
-    if (has_plan && exchange.spoilt[slot.index]) {
-      exchange.spoilt[slot.index] = false;
-      item.careful = true;
+    if (has_plan && exchange.spoilt[slot.index] != 0) {
+      item.careful = exchange.spoilt[slot.index];
+      exchange.spoilt[slot.index] = 0;
       slots_without_work = 0;
     } else if (number < items) {
-      look_up(item, p, number);
-      item.careful = false;
+      if constexpr (split_rows) {
+        look_up_portion(item, p, exchange.portions, rows, number);
+      } else {
+        look_up(item, p, number);
+      }
+      item.careful = 0;
       // Every item is taken once, so the counter is 0 again after the last, for a call that reuses the plan.
       number = static_cast<int>(gridDim.x) +
                (has_plan ? static_cast<int>(atomicInc(p.next_item, static_cast<unsigned int>(items) - 1)) : number);
@@ -204,7 +241,7 @@ __device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* 
   while (true) {
     exchange.item_full[slot.index].wait(slot.parity);
     const TileList list = exchange.items[slot.index].list;
-    const bool careful = exchange.items[slot.index].careful;
+    const bool careful = exchange.items[slot.index].careful != 0;
     exchange.item_empty[slot.index].arrive();
     slot.advance();
     if (list.count == no_more_items) return;
@@ -470,6 +507,11 @@ __device__ __forceinline__ void pack_weights(u32 (&weights)[block_n / 4], const 
   for (int i = 0; i < block_n / 2; i += 2) weights[i / 2] = pack_pair<is_bf16>(scores[i], scores[i + 1]);
 }
 
+__device__ __forceinline__ void scale_results(float (&out)[padded_v / 2], const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < padded_v / 2; ++i) out[i] *= factor[i / 2 % 2];
+}
+
 /// Writes what a warp has found out about its 16 rows: results and LSE.
 __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& softmax,
                                             const float (&out)[padded_v / 2]) {
@@ -508,6 +550,99 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const TileList& l
   }
 }
 
+/// After the last tile of a portion, by a warp: keeps what it has found out about its rows until the last portion of
+/// the row is done, and then puts the row together. True if the portion has to be worked on again.
+__device__ __forceinline__ bool conclude_portion(const Consumer& c, RunningSoftmax& softmax, float (&out)[padded_v / 2],
+                                                 const WorkItem& item) {
+  const int warp = c.row / 16;
+  // Done carefully for the sake of another warp's rows.
+  if (has_plan && item.careful != 0 && (item.careful >> warp & 1u) == 0) return false;
+  if (has_plan && item.careful == 0 && any_non_finite(out)) return true;
+  bool was_cleaned = item.careful != 0;
+  if (item.portions > 1) {
+    if (warp >= c.p.split.warps) return false;
+    PartialRows::of(c.p.split, item.portion, warp).store(out, softmax.maximum, softmax.sum);
+    int* const ticket = c.p.split.tickets + static_cast<long long>(item.row) * c.p.split.warps + warp;
+    const Arrivals arrivals = Arrivals::add(ticket, item.portions, was_cleaned);
+    if (!arrivals.all) return false;
+    combine_portions(c.p.split, item.first_portion, item.portions, warp, c.scale.exponent, out, softmax.maximum,
+                     softmax.sum);
+    was_cleaned = arrivals.any_careful;
+  }
+  finish_rows(c, softmax, out);
+  if (has_plan && was_cleaned) add_what_was_cleaned(c, list_of_row(c.p, c.b, c.h, item.query_tile));
+  return false;
+}
+
+/// After the last tile of a whole row, by a warp: writes results. True if the row has to be worked on again.
+__device__ __forceinline__ bool conclude_row(const Consumer& c, RunningSoftmax& softmax,
+                                             const float (&out)[padded_v / 2], const WorkItem& item) {
+  finish_rows(c, softmax, out);
+  if (!has_plan) return false;
+  if (item.careful == 0) return any_non_finite(out);
+  add_what_was_cleaned(c, item.list);
+  return false;
+}
+
+/// Where a consumer warpgroup takes its tiles of keys and values from.
+struct Supply {
+  Exchange& exchange;
+  u32 shared;
+  Turns turns;
+  bool first_lane;  // of its warp: the one that gives back
+  Ring<num_stages> key;
+  Ring<num_stages> value;
+  Ring<query_stages> query_tile;
+
+  __device__ __forceinline__ void release(TransferBarrier& barrier) const {
+    __syncwarp();
+    if (first_lane) barrier.arrive();
+  }
+  __device__ __forceinline__ u64 query() const {
+    return operand_descriptor(shared + query_tile.index * query_bytes + turns.warpgroup * 64 * panel_row_bytes, 0);
+  }
+  __device__ __forceinline__ u64 keys() const {
+    return operand_descriptor(shared + first_key_offset + key.index * key_bytes, 0);
+  }
+  __device__ __forceinline__ u64 values() const {
+    return operand_descriptor(shared + first_value_offset + value.index * value_bytes, key_panel_bytes);
+  }
+  __device__ __forceinline__ void wait_for_query() const {
+    exchange.query_full[query_tile.index].wait(query_tile.parity);
+  }
+  __device__ __forceinline__ void give_back_query() {
+    release(exchange.query_empty[query_tile.index]);
+    query_tile.advance();
+  }
+  __device__ __forceinline__ void wait_for_keys() const { exchange.key_full[key.index].wait(key.parity); }
+  __device__ __forceinline__ void wait_for_values() const { exchange.value_full[value.index].wait(value.parity); }
+  __device__ __forceinline__ void give_back_keys() {
+    release(exchange.key_empty[key.index]);
+    key.advance();
+  }
+  __device__ __forceinline__ void give_back_values() {
+    release(exchange.value_empty[value.index]);
+    value.advance();
+  }
+  /// The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
+  /// every product. Read by the lane that gives the stage back. `unseeing` becomes that of this warpgroup alone.
+  __device__ __forceinline__ TileEntry entry(int first_tile, int i) const {
+    if constexpr (!has_plan) return TileEntry{first_tile + i, full_tile, 0};
+    TileEntry entry = {};
+    if (first_lane) entry = exchange.entries[key.index];
+    const bool unseeing = __any_sync(0xffffffffu, (entry.unseeing >> turns.warpgroup & 1u) != 0) != 0;
+    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), unseeing};
+  }
+  /// A tile of which this warpgroup's rows see nothing contributes nothing: its keys and values are given back unread.
+  __device__ __forceinline__ void skip_tile() {
+    turns.wait();
+    turns.pass();
+    give_back_keys();
+    wait_for_values();
+    give_back_values();
+  }
+};
+
 /// Consumer warpgroup `warpgroup`: all its items, one after the other.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -515,27 +650,8 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   const FragmentPlace place = FragmentPlace::of_lane();
   const int row = warpgroup * 64 + static_cast<int>(threadIdx.x) % warpgroup_threads / 32 * 16 + place.row;
   const bool first_lane = threadIdx.x % 32 == 0;
-  const auto release = [&](TransferBarrier& barrier) {
-    __syncwarp();
-    if (first_lane) barrier.arrive();
-  };
-  const u64 query_operand = operand_descriptor(shared + warpgroup * 64 * panel_row_bytes, 0);
-  const auto key_operand = [&](int stage) { return operand_descriptor(shared + query_bytes + stage * key_bytes, 0); };
-  const auto value_operand = [&](int stage) {
-    return operand_descriptor(shared + query_bytes + num_stages * key_bytes + stage * value_bytes, key_panel_bytes);
-  };
+  Supply supply = {exchange, shared, turns, first_lane, {}, {}, {}};
   Ring<item_slots> slot;
-  Ring<num_stages> key;
-  Ring<num_stages> value;
-  u32 query_parity = 0;
-  // The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
-  // every product. Read by the lane that gives the stage back.
-  const auto entry_of = [&](int i) {
-    if constexpr (!has_plan) return TileEntry{i, full_tile};
-    TileEntry entry = {};
-    if (first_lane) entry = exchange.entries[key.index];
-    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0)};
-  };
   turns.begin();
   while (true) {
     exchange.item_full[slot.index].wait(slot.parity);
@@ -550,82 +666,92 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         p, mask, score, ScoreScale(p.scale), item.b, item.h, row, place.column, item.query_tile * block_m + row, {}};
     c.look_up_ranges();
     const int count = item.list.count;
+    const int first_tile = split_rows ? item.list.first : 0;
     float out[padded_v / 2];
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
     RunningSoftmax softmax;
-    if (count > 0) {
+    bool query_in_use = count > 0;
+    if (query_in_use) supply.wait_for_query();
+    // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
+#pragma unroll 1
+    for (int i = 0; i < count;) {
       float scores[block_n / 2];
       u32 weights[block_n / 4];
       float rescale[2];
       VisibleWords words;
-      exchange.query_full.wait(query_parity);
-      query_parity ^= 1;
-      exchange.key_full[key.index].wait(key.parity);
-      TileEntry entry = entry_of(0);
+      supply.wait_for_keys();
+      TileEntry entry = supply.entry(first_tile, i);
+      if (has_plan && entry.unseeing != 0) {
+        supply.skip_tile();
+        ++i;
+        continue;
+      }
       c.prepare_words(words, entry);
       turns.wait();
       products_fence();
-      multiply_scores(scores, query_operand, key_operand(key.index));
+      multiply_scores(scores, supply.query(), supply.keys());
       close_product_group();
       turns.pass();
       wait_for_products<0>();
       pin(scores);
-      release(exchange.key_empty[key.index]);
-      key.advance();
+      supply.give_back_keys();
       c.finish(scores, words, entry);
       softmax.update(scores, rescale, c.scale.exponent);
+      if (i > 0) scale_results(out, rescale);
       pack_weights(weights, scores);
 #pragma unroll 1
-      for (int i = 1; i < count; ++i) {
-        exchange.key_full[key.index].wait(key.parity);
-        entry = entry_of(i);
+      while (++i < count) {
+        supply.wait_for_keys();
+        entry = supply.entry(first_tile, i);
+        if (has_plan && entry.unseeing != 0) break;
         c.prepare_words(words, entry);
         turns.wait();
         pin(out);
         pin(weights);
         products_fence();
-        multiply_scores(scores, query_operand, key_operand(key.index));
+        multiply_scores(scores, supply.query(), supply.keys());
         close_product_group();
-        exchange.value_full[value.index].wait(value.parity);
+        supply.wait_for_values();
         products_fence();
-        accumulate_values(out, weights, value_operand(value.index));
+        accumulate_values(out, weights, supply.values());
         close_product_group();
         turns.pass();
         wait_for_products<1>();
         pin(scores);
-        release(exchange.key_empty[key.index]);
-        key.advance();
+        supply.give_back_keys();
         c.finish(scores, words, entry);
         softmax.update(scores, rescale, c.scale.exponent);
         finish_before_going_on(softmax.sum[0] + softmax.sum[1]);
         wait_for_products<0>();
         pin(out);
         pin(weights);
-        release(exchange.value_empty[value.index]);
-        value.advance();
-#pragma unroll
-        for (int j = 0; j < padded_v / 2; ++j) out[j] *= rescale[j / 2 % 2];
+        supply.give_back_values();
+        scale_results(out, rescale);
         pack_weights(weights, scores);
       }
-      release(exchange.query_empty);
-      exchange.value_full[value.index].wait(value.parity);
+      if (i == count) {
+        supply.give_back_query();
+        query_in_use = false;
+      }
+      supply.wait_for_values();
       products_fence();
-      accumulate_values(out, weights, value_operand(value.index));
+      accumulate_values(out, weights, supply.values());
       close_product_group();
       wait_for_products<0>();
       pin(out);
-      release(exchange.value_empty[value.index]);
-      value.advance();
+      supply.give_back_values();
     }
-    finish_rows(c, softmax, out);
-    if constexpr (has_plan) {
-      if (item.careful) {
-        add_what_was_cleaned(c, item.list);
-      } else if (any_non_finite(out) && first_lane) {
-        exchange.spoilt[slot.index] = true;
-      }
+    if (query_in_use) supply.give_back_query();
+    // The item is read again: what only its end needs would else stay in registers.
+    const WorkItem& done = exchange.items[slot.index];
+    bool spoilt;
+    if constexpr (split_rows) {
+      spoilt = conclude_portion(c, softmax, out, done);
+    } else {
+      spoilt = conclude_row(c, softmax, out, done);
     }
+    if (has_plan && spoilt && first_lane) atomicOr(&exchange.spoilt[slot.index], 1u << row / 16);
     exchange.item_empty[slot.index].arrive();
     slot.advance();
   }
@@ -642,8 +768,10 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
   extern __shared__ __align__(1024) unsigned char shared[];
   Exchange& exchange = *reinterpret_cast<Exchange*>(shared + exchange_offset);
   if (threadIdx.x == 0) {
-    exchange.query_full.init(1);
-    exchange.query_empty.init(num_warps);
+    for (int stage = 0; stage < query_stages; ++stage) {
+      exchange.query_full[stage].init(1);
+      exchange.query_empty[stage].init(num_warps);
+    }
     for (int stage = 0; stage < num_stages; ++stage) {
       exchange.key_full[stage].init(1);
       exchange.key_empty[stage].init(num_warps);
@@ -655,11 +783,19 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.item_full[slot].init(1);
       // Every thread that reads items: those that compute, the one that copies, and those that clean.
       exchange.item_empty[slot].init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
-      exchange.spoilt[slot] = false;
+      exchange.spoilt[slot] = 0;
     }
     barriers_visible();
   }
   __syncthreads();
+  if constexpr (split_rows) {
+    const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+    exchange.portions.divide(rows, [&p](int row) {
+      WorkItem item;
+      look_up(item, p, row);
+      return item.list.count;
+    });
+  }
   // Through a shuffle, so that the compiler knows it is the same in all lanes and keeps what follows from it in uniform
   // registers, where descriptors have to be.
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup_threads, 0);
@@ -673,8 +809,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
     } else if (threadIdx.x == 32) {
       hand_out_items(p, exchange);
     } else if (has_plan && threadIdx.x >= cleaning_threads) {
-      constexpr int first_value = query_bytes + num_stages * key_bytes;
-      clean_values(exchange, shared + first_value);
+      clean_values(exchange, shared + first_value_offset);
     }
   } else {
     grow_registers<consumer_registers>();

@@ -34,10 +34,13 @@ struct TensorArgument {
 // One tile that a row of tiles visits.
 struct TileEntry {
   int tile;
-  int mask;  // full_tile: no test; evaluated_tile: test by the program; >= 0: slot of a bit tile
+  int mask : 24;              // full_tile: no test; evaluated_tile: test by the program; >= 0: slot of a bit tile
+  unsigned int unseeing : 8;  // of a partial tile, bit g: query rows group_rows g .. of the tile see nothing of it
 };
 constexpr int full_tile = -1;
 constexpr int evaluated_tile = -2;
+// Query rows that one warpgroup computes.
+constexpr int group_rows = 64;
 
 // Tile lists of one plan. Capacity of a list is the number of tiles across.
 //
@@ -73,6 +76,18 @@ struct TensorMaps {
   TensorMap out_gradient;  // backward
 };
 
+// Of a kernel that cuts rows of tiles into portions (attention/portions.cuh).
+struct SplitArguments {
+  float* partials;  // [portions, warps, PartialRows::floats]
+  int* tickets;     // [rows of tiles, warps], zero before the kernel
+  int warps;        // of a block, from the first on, that have rows within q_len
+};
+
+// With fewer rows of tiles than this, all lists together, a card is not filled evenly, and rows are cut into about so
+// many portions: two a processor of an H200. None shorter than least_portion_tiles, unless its row is.
+constexpr int portions_wanted = 2 * 132;
+constexpr int least_portion_tiles = 4;
+
 struct AttentionParameters {
   TensorArgument query, key, value, out;
   TensorArgument out_gradient, query_gradient, key_gradient, value_gradient;
@@ -91,6 +106,7 @@ struct AttentionParameters {
   TilePlanArguments by_query;  // per query tile: key tiles (forward, dQ)
   TilePlanArguments by_key;    // per key tile: query tiles (dK, dV); entries are null in a forward
   PlanScratch scratch;
+  SplitArguments split;
 };
 
 // Threads of a block of the planner's kernels, and of those in backward_rows.cuh.

@@ -63,24 +63,25 @@ __device__ __forceinline__ RowEnd end_row(const AttentionParameters& p, int h, f
   return {weight / sum, maximum + logf(sum)};
 }
 
-/// The tiles that one row of tiles visits: all of them, or a plan's list.
+/// The tiles that one row of tiles visits, or a portion of them: of all tiles, or of a plan's list.
 struct TileList {
   const TileEntry* entries;  // null: all
+  int first;
   int count;
 
   __device__ __forceinline__ TileEntry entry(int i) const {
-    if constexpr (!has_plan) return {i, full_tile};
-    return entries[i];
+    if constexpr (!has_plan) return {first + i, full_tile, 0};
+    return entries[first + i];
   }
 };
 
 __device__ __forceinline__ TileList tile_list(const TilePlanArguments& plan, int b, int h, int row, int rows,
                                               int across) {
-  if constexpr (!has_plan) return {nullptr, across};
+  if constexpr (!has_plan) return {nullptr, 0, across};
   const int plan_b = plan.plan_batch == 1 ? 0 : b;
   const int plan_h = plan.plan_heads == 1 ? 0 : h;
   const long long list = (static_cast<long long>(plan_b) * plan.plan_heads + plan_h) * rows + row;
-  return {plan.entries + list * across, plan.counts[list]};
+  return {plan.entries + list * across, 0, plan.counts[list]};
 }
 
 /// Where a warp's accumulator elements stand: element e of block n is (row + 8 (e / 2), column + 8 n + e % 2).

@@ -12,6 +12,7 @@ constexpr Lowering lowering = Lowering::row_ranges;
 constexpr bool has_plan = true;
 constexpr bool has_score = false;
 constexpr bool aligned = true;
+constexpr bool split_rows = true;
 constexpr int column_groups = 1;
 constexpr int query_gradient_columns = 64;
 #if defined(FLASHSPAN_LINT_BACKWARD)
@@ -30,7 +31,8 @@ constexpr int block_m = 128;
 constexpr int block_n = 128;
 constexpr int num_warps = 8;
 constexpr int num_stages = 2;
-constexpr int shared_bytes = 5 * 128 * 128 * 2 + 256;
+constexpr int query_stages = 2;
+constexpr int shared_bytes = 6 * 128 * 128 * 2 + 1408;
 #else
 constexpr int block_m = 64;
 constexpr int block_n = 64;

@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
       found = classify_tile(grid, mask, ranges, first, thread);
     }
     undecided = found == TileClass::partial;
-    if (!undecided) settle(p, grid, place, found == TileClass::full ? full_tile : empty_tile);
+    if (!undecided) settle(p, grid, place, found == TileClass::full ? full_tile : empty_tile, 0);
   }
   const unsigned int word = __ballot_sync(0xffffffffu, undecided);
   if (thread % 32 == 0) {

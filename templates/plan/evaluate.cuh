@@ -15,6 +15,8 @@ static_assert(block_n % 8 == 0 && bits_per_word <= 32, "a row of a tile is four 
 // A thread makes one word of several rows, this far apart.
 constexpr int row_step = plan_threads / words_per_row;
 constexpr int rows_per_thread = (block_m + row_step - 1) / row_step;
+constexpr int tile_groups = (block_m + group_rows - 1) / group_rows;
+static_assert(tile_groups <= 8, "a bit each in TileEntry::unseeing");
 
 /// Sum over the threads before this one, and over all of the block.
 struct BlockSum {
@@ -209,19 +211,24 @@ __device__ __forceinline__ void evaluate_tile(const AttentionParameters& p, cons
   ThreadWords words;
   words.evaluate(grid, mask, b, h, at, values);
   const unsigned int inside = full_word(at.columns, ThreadWords::quad());
-  bool visible_found = false;
+  unsigned int seeing = 0;  // bit g: a row of group g sees something
   bool hidden_found = false;
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
     words.bits[i] &= ThreadWords::row(i) < at.rows ? inside : 0;
-    visible_found = visible_found || words.bits[i] != 0;
+    if (words.bits[i] != 0) seeing |= 1u << ThreadWords::row(i) / group_rows;
     hidden_found = hidden_found || (ThreadWords::row(i) < at.rows && words.bits[i] != inside);
   }
-  const bool any_visible = __syncthreads_or(visible_found) != 0;
+  unsigned int unseeing = 0;
+#pragma unroll
+  for (int group = 0; group < tile_groups; ++group) {
+    if (__syncthreads_or(static_cast<int>(seeing >> group & 1u)) == 0) unseeing |= 1u << group;
+  }
+  const bool any_visible = unseeing != (1u << tile_groups) - 1;
   const bool any_hidden = __syncthreads_or(hidden_found) != 0;
   if (threadIdx.x == 0) {
     settled = !any_visible ? empty_tile : !any_hidden ? full_tile : take_slot(p);
-    settle(p, grid, place, settled);
+    settle(p, grid, place, settled, settled == full_tile ? 0 : unseeing);
   }
   __syncthreads();
   if (settled < 0) return;

@@ -23,20 +23,18 @@ __device__ __forceinline__ RowTotals compact_row(TileEntry* entries, int across)
   const unsigned int lanes_before = (1u << lane) - 1;
   RowTotals totals = {0, 0};
   for (int first = 0; first < across; first += steps * 32) {
-    int masks[steps];
+    TileEntry found[steps];
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       const int tile = first + step * 32 + lane;
-      masks[step] = tile < across ? entries[tile].mask : empty_tile;
+      found[step] = tile < across ? entries[tile] : TileEntry{tile, empty_tile, 0};
     }
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      const bool listed = masks[step] != empty_tile;
+      const bool listed = found[step].mask != empty_tile;
       const unsigned int visited = __ballot_sync(0xffffffffu, listed);
-      const unsigned int full = __ballot_sync(0xffffffffu, masks[step] == full_tile);
-      if (listed) {
-        entries[totals.count + __popc(visited & lanes_before)] = TileEntry{first + step * 32 + lane, masks[step]};
-      }
+      const unsigned int full = __ballot_sync(0xffffffffu, found[step].mask == full_tile);
+      if (listed) entries[totals.count + __popc(visited & lanes_before)] = found[step];
       totals.count += __popc(visited);
       totals.cost += __popc(full) * full_tile_cost + __popc(visited & ~full) * partial_tile_cost;
     }

@@ -1,6 +1,6 @@
 // plan_tiles.cuh -- which tiles hold a visible pair, listed per row of tiles. Three kernels, one after another:
 // plan_classify, plan_evaluate, plan_lists. Between the first two and the last, entry `tile` of a row stands for that
-// tile itself, and only its `mask` means anything.
+// tile itself.
 #pragma once
 
 #include "plan/classify.cuh"

@@ -68,14 +68,14 @@ struct TileGrid {
   }
 };
 
-/// Settles a tile in every list that is planned.
+/// Settles a tile in every list that is planned. `mask` and `unseeing` as in TileEntry, or empty_tile.
 __device__ __forceinline__ void settle(const AttentionParameters& p, const TileGrid& grid, const TilePlace& place,
-                                       int mask) {
+                                       int mask, unsigned int unseeing) {
   const long long row = static_cast<long long>(place.list) * grid.query_tiles + place.query_tile;
-  p.by_query.entries[row * grid.key_tiles + place.key_tile].mask = mask;
+  p.by_query.entries[row * grid.key_tiles + place.key_tile] = TileEntry{place.key_tile, mask, unseeing};
   if (p.by_key.entries == nullptr) return;
   const long long column = static_cast<long long>(place.list) * grid.key_tiles + place.key_tile;
-  p.by_key.entries[column * grid.query_tiles + place.query_tile].mask = mask;
+  p.by_key.entries[column * grid.query_tiles + place.query_tile] = TileEntry{place.query_tile, mask, unseeing};
 }
 
 }  // namespace flashspan_device

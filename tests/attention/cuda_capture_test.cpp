@@ -2,6 +2,7 @@
 // Skipped without one. Field case F082; run under eager and lazy loading of modules.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>
@@ -112,6 +113,54 @@ TEST_P(CudaCapture, ACapturedCallReplaysTheBitsOfAnEagerOneOnWhateverTheInputsAr
   expect_cuda(side.driver.launch_graph(executable, side.handle()));
   expect_value(synchronize(device(), {side.handle()}));
   EXPECT_TRUE(same_bits(placed.read(), expected_later));
+  expect_cuda(side.driver.destroy_executable(executable));
+  expect_cuda(side.driver.destroy_graph(graph));
+}
+
+// Few queries, many keys: how rows are cut into portions is found out on the device, again in every replay.
+TEST_P(CudaCapture, AReplayCutsRowsAsTheMaskDataAreThen) {
+  constexpr Index q_len = 40, kv_len = 6000;
+  SideStream side(device().index);
+  const auto ends = [](std::uint64_t seed) {
+    Integers values = random_integers(q_len, 0, kv_len, seed);
+    std::fill_n(values.begin(), seed % 2 == 0 ? 3 : 20, 0);
+    return values;
+  };
+  const auto scenario_of = [&](Integers& values) {
+    return Scenario{.shape = shape_of(1, 2, 1, q_len, kv_len, 64),
+                    .mask = expect_value(Mask::parse("k < end[q]", {{"end", view_of(values, {q_len})}})),
+                    .backward = false};
+  };
+  Integers values = ends(1);
+  Scenario scenario = scenario_of(values);
+  const Inputs inputs = random_inputs(scenario.shape);
+  const std::int64_t bytes = q_len * size_in_bytes(DType::i32);
+  Buffer on_device = expect_value(Buffer::allocate(device(), bytes));
+  const Mask mask = expect_value(
+      Mask::parse("k < end[q]", {{"end", TensorView::contiguous(on_device.data(), DType::i32, {q_len}, device())}}));
+  const PlacedCall placed(scenario, inputs, device(), dtype());
+  ForwardCall call = placed.forward_call();
+  call.mask = &mask;
+  call.stream = {side.handle()};
+  const PoisonedWorkspace workspace(device(), expect_value(attention().workspace_bytes(call)));
+  call.workspace = workspace.data();
+  call.workspace_bytes = workspace.bytes();
+  expect_value(attention().prepare(call));
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  expect_value(attention().forward(call));
+  expect_cuda(side.driver.end_capture(side.handle(), &graph));
+  expect_cuda(side.driver.instantiate(&executable, graph, 0));
+  for (const std::uint64_t seed : {1, 2, 3, 2}) {
+    SCOPED_TRACE(seed);
+    values = ends(seed);
+    expect_value(on_device.copy_from_host(values.data(), bytes));
+    expect_cuda(side.driver.launch_graph(executable, side.handle()));
+    expect_value(synchronize(device(), {side.handle()}));
+    EXPECT_TRUE(same_bits(placed.read(), run(scenario_of(values), inputs)));
+  }
   expect_cuda(side.driver.destroy_executable(executable));
   expect_cuda(side.driver.destroy_graph(graph));
 }

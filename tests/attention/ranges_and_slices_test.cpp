@@ -78,7 +78,7 @@ TEST_P(RangesAndSlices, OverlappingAndEmptySlicesMakeTheirUnionInAnyOrder) {
   Integers types_backwards = {0, 0, 1, 0};
   const Mask backwards = expect_value(Mask::slices(shape, view_of(queries_backwards, {4, 2}),
                                                    view_of(keys_backwards, {4, 2}), view_of(types_backwards, {4})));
-  EXPECT_TRUE(same_bits(run({.shape = shape, .mask = backwards}, inputs), forwards));
+  EXPECT_TRUE(same_bits_but_for_sums(run({.shape = shape, .mask = backwards}, inputs), forwards));
 }
 
 TEST_P(RangesAndSlices, EverySliceTypeOnARectangle) {

@@ -88,11 +88,13 @@ class Matrix {
 /// Forward kernels of sm_90a.
 void add_hopper(Matrix& matrix) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    const SpecRequest request{.arch = {90, 'a'}, .dtype = dtype};
-    for (const ProgramText* score : {static_cast<const ProgramText*>(nullptr), &softcap_and_alibi}) {
-      for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask, score);
-      for (const HeadDims head_dims : usual_head_dims) {
-        for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask, score);
+    for (const bool few_rows : {false, true}) {
+      const SpecRequest request{.arch = {90, 'a'}, .dtype = dtype, .few_rows = few_rows};
+      for (const ProgramText* score : {static_cast<const ProgramText*>(nullptr), &softcap_and_alibi}) {
+        for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask, score);
+        for (const HeadDims head_dims : usual_head_dims) {
+          for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask, score);
+        }
       }
     }
   }

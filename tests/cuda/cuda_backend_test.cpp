@@ -164,6 +164,31 @@ TEST_F(CudaBackendCalls, AHopperForwardHasAtMostOneBlockAProcessorAndAWarpgroupT
   EXPECT_EQ(driver_.launches.back().config.grid_x, 132u);
 }
 
+TEST_F(CudaBackendCalls, AForwardThatSplitsRowsHasABlockAProcessorAndItsTicketsZeroed) {
+  open();
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.split_rows = true;
+  call.spec.tile = {128, 128, 8, 2};
+  call.set_shape({1, 6, 3, 1, 8192, 64, 32});
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  const FakeDriver::Launch& forward = driver_.launches.back();
+  EXPECT_EQ(forward.config.grid_x, 96u) << "six rows of 64 tiles, at least four a portion";
+  EXPECT_NE(forward.attention.split.partials, nullptr);
+  ASSERT_EQ(driver_.memsets.size(), 1u);
+  const FakeDriver::Memset& zeroed = driver_.memsets[0];
+  EXPECT_EQ(zeroed.device, reinterpret_cast<std::uintptr_t>(forward.attention.split.tickets));
+  EXPECT_EQ(zeroed.value, 0);
+  EXPECT_EQ(zeroed.bytes, 6u * 4) << "a warp of each row has queries";
+  EXPECT_EQ(zeroed.stream, forward.config.stream);
+  EXPECT_LT(zeroed.launches_before, driver_.launches.size());
+  driver_.failures["cuMemsetD8Async"] = cuda_error_invalid_value;
+  const auto done = run(call);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().argument, "cuMemsetD8Async");
+}
+
 TEST_F(CudaBackendCalls, AHopperForwardDescribesItsInputsToTheCopyEngine) {
   open();
   SmallCall call(Direction::forward);

@@ -30,6 +30,13 @@ class FakeDriver {
     flashspan_device::ProgramArguments mask;
     flashspan_device::ProgramArguments score;
   };
+  struct Memset {
+    CUdeviceptr device = 0;
+    unsigned char value = 0;
+    std::size_t bytes = 0;
+    CUstream stream = nullptr;
+    std::size_t launches_before = 0;
+  };
   struct TensorMapMade {
     void* map = nullptr;
     int data_type = 0;
@@ -61,6 +68,7 @@ class FakeDriver {
   // What happened.
   std::vector<Call> calls;
   std::vector<Launch> launches;
+  std::vector<Memset> memsets;
   std::vector<TensorMapMade> tensor_maps;
   std::vector<Attribute> attributes;
   std::vector<CUcontext> context_stack;
@@ -228,6 +236,11 @@ class FakeDriver {
     api.mem_free = mem_free;
     api.memcpy_htod = [](CUdeviceptr, const void*, std::size_t) { return record("cuMemcpyHtoD"); };
     api.memcpy_dtoh = [](void*, CUdeviceptr, std::size_t) { return record("cuMemcpyDtoH"); };
+    api.memset_d8_async = [](CUdeviceptr device, unsigned char value, std::size_t bytes, CUstream stream) {
+      const CUresult code = record("cuMemsetD8Async");
+      if (code == cuda_success) current_->memsets.push_back({device, value, bytes, stream, current_->launches.size()});
+      return code;
+    };
     api.stream_synchronize = [](CUstream) { return record("cuStreamSynchronize"); };
     api.stream_get_id = [](CUstream stream, unsigned long long* number) {
       return *number = number_of(stream), record("cuStreamGetId");

@@ -46,6 +46,7 @@ struct SpecRequest {
   int head_dim_qk = 64;
   int head_dim_v = 64;
   bool aligned = true;
+  bool few_rows = false;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
@@ -75,6 +76,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   }
   spec.family = kernel::choose_family(spec).family;
   spec.lowering = kernel::served_lowering(spec, spec.lowering);
+  spec.split_rows = request.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask::evaluates_in_few_registers(*mask));
   if (!tile) return tile.error();
   spec.tile = *tile;

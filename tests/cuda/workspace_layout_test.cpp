@@ -78,6 +78,27 @@ TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
   EXPECT_EQ(layout.delta.bytes, 2 * 6 * 1000 * 4);
 }
 
+TEST(Workspace, OfASplitForwardHoldsPartialResultsAndTickets) {
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.split_rows = true;
+  call.spec.tile = {128, 128, 8, 2};
+  call.set_shape({2, 6, 3, 20, 8192, 64, 32});
+  WorkspaceLayout layout = layout_of(call);
+  EXPECT_EQ(layout.split.rows, 12);
+  EXPECT_EQ(layout.split.portions, 12 * 16) << "64 tiles of keys, at least four a portion";
+  EXPECT_EQ(layout.split.warps, 2) << "of 16 rows";
+  EXPECT_EQ(layout.partials.bytes, 12 * 16 * 2 * (16 * 32 + 32 * 4) * 4);
+  EXPECT_EQ(layout.tickets.bytes, 12 * 2 * 4);
+  call.set_shape({2, 6, 3, 1000, 32768, 64, 32});
+  layout = layout_of(call);
+  EXPECT_EQ(layout.split.portions, 264 + 96) << "two a processor, and what rows leave over";
+  EXPECT_EQ(layout.split.warps, 8);
+  call.spec.split_rows = false;
+  layout = layout_of(call);
+  EXPECT_EQ(layout.split.portions + layout.partials.bytes + layout.tickets.bytes, 0);
+}
+
 TEST(Workspace, OfBitTilesIsCapped) {
   SmallCall call(Direction::forward);
   call.set_shape({1, 6, 3, 32768, 32768, 64, 32});
@@ -95,7 +116,8 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
     std::int64_t end = 0;
     for (const WorkspacePart& part :
          {layout.by_query.counts, layout.by_query.entries, layout.by_query.order, layout.by_key.counts,
-          layout.by_key.entries, layout.by_key.order, layout.bits, layout.undecided, layout.counters, layout.delta}) {
+          layout.by_key.entries, layout.by_key.order, layout.bits, layout.undecided, layout.counters, layout.partials,
+          layout.tickets, layout.delta}) {
       EXPECT_EQ(part.offset % 256, 0);
       EXPECT_GE(part.offset, end);
       end = part_end(part);

@@ -65,6 +65,26 @@ class Pairs {
     return counts;
   }
 
+  /// A bit for every 64 query rows of the tile that see nothing of it.
+  [[nodiscard]] unsigned unseeing(std::int64_t query_tile, std::int64_t key_tile) const {
+    constexpr int group = 64;
+    const auto sees = [&](std::int64_t q) {
+      for (std::int64_t k = key_tile * request_.tile.block_n; k < (key_tile + 1) * request_.tile.block_n; ++k) {
+        if (visible(q, k)) return true;
+      }
+      return false;
+    };
+    unsigned unseeing = 0;
+    for (int first = 0; first < request_.tile.block_m; first += group) {
+      bool seen = false;
+      for (int row = first; row < std::min(first + group, request_.tile.block_m); ++row) {
+        seen = seen || sees(query_tile * request_.tile.block_m + row);
+      }
+      if (!seen) unseeing |= 1U << first / group;
+    }
+    return unseeing;
+  }
+
   /// Bit tile of one tile, in the order that TilePlanArguments describes.
   [[nodiscard]] std::vector<unsigned> bits(std::int64_t query_tile, std::int64_t key_tile) const {
     std::vector<unsigned> words;
@@ -92,6 +112,7 @@ class Pairs {
 struct Tally {
   int full = 0;
   int evaluated = 0;
+  int unseen_in_part = 0;
   std::set<int> slots;
 };
 
@@ -113,8 +134,13 @@ void expect_row(const EmulatedPlan& plan, const EmulatedLists& lists, const Plan
     ASSERT_EQ(entry.tile, tile) << "row " << row;
     if (counts.visible == counts.inside) {
       ASSERT_EQ(entry.mask, full_tile) << "tile " << row << ", " << tile;
+      ASSERT_EQ(entry.unseeing, 0U) << "tile " << row << ", " << tile;
       ++tally.full;
-    } else if (entry.mask == evaluated_tile) {
+      continue;
+    }
+    ASSERT_EQ(entry.unseeing, pairs.unseeing(query_tile, key_tile)) << "tile " << row << ", " << tile;
+    tally.unseen_in_part += entry.unseeing != 0 ? 1 : 0;
+    if (entry.mask == evaluated_tile) {
       ++tally.evaluated;
     } else {
       ASSERT_GE(entry.mask, 0) << "tile " << row << ", " << tile;
@@ -207,6 +233,17 @@ TEST(EmulatedPlanner, CausalTilesOnTheDiagonalAreBitTiles) {
       const Tally tally = expect_exact(request_of(causal, none, tile, q_len, kv_len));
       EXPECT_EQ(tally.evaluated, 0);
     }
+  }
+}
+
+TEST(EmulatedPlanner, TilesSayWhichRowsSeeNothingOfThem) {
+  // Documents shorter than a tile: most tiles are seen by the rows of one or two groups only.
+  const Program documents = parsed("q // 50 == k // 50");
+  const mask::Bindings none;
+  for (const kernel::TileConfig& tile : {square, tall, small}) {
+    SCOPED_TRACE(tile.block_m);
+    const Tally tally = expect_exact(request_of(documents, none, tile, 700, 690));
+    EXPECT_EQ(tally.unseen_in_part > 0, tile.block_m > 64);
   }
 }
 

@@ -136,6 +136,40 @@ TEST(TileConfig, SmallHeadDimsOnHopperHaveAThirdWarpgroupUnlessMaskOrScoreTakeRe
   EXPECT_EQ(default_tile(spec_of(Direction::forward, {90, 'a'}, 64, 128), true)->num_warps, 8);
 }
 
+TEST(TileConfig, KernelsThatSplitRowsHaveTilesOf128Queries) {
+  for (const int head_dim : {16, 64, 96, 128}) {
+    KernelSpec spec = spec_of(Direction::forward, {90, 'a'}, head_dim, head_dim);
+    ASSERT_TRUE(can_split_rows(spec));
+    spec.split_rows = true;
+    EXPECT_EQ(default_tile(spec, true)->block_m, split_block_m);
+  }
+  EXPECT_FALSE(can_split_rows(spec_of(Direction::forward, {90, 'a'}, 192, 192)));
+  EXPECT_FALSE(can_split_rows(spec_of(Direction::forward, {80, 0}, 128, 128)));
+}
+
+TEST(TileConfig, ASecondQueryTileStandsWhereSharedMemoryHasRoom) {
+  const auto shared = [](int qk, int v) {
+    KernelSpec spec = spec_of(Direction::forward, {90, 'a'}, qk, v);
+    spec.tile = *default_tile(spec, false);
+    return std::pair(query_stages(spec), shared_memory_bytes(spec) / 1024);
+  };
+  EXPECT_EQ(shared(64, 64), (std::pair<int, std::int64_t>(2, 96)));
+  EXPECT_EQ(shared(128, 128), (std::pair<int, std::int64_t>(2, 192)));
+  EXPECT_EQ(shared(192, 128), (std::pair<int, std::int64_t>(1, 208)));
+  EXPECT_EQ(query_stages(spec_of(Direction::forward, {80, 0}, 128, 128)), 1);
+}
+
+TEST(TileConfig, RowsAreWorthSplittingIfTheyAreFewAndLong) {
+  EXPECT_TRUE(worth_splitting({1, 1, 1, 1, 1024, 64, 64}));
+  EXPECT_FALSE(worth_splitting({1, 1, 1, 1, 1023, 64, 64}));
+  EXPECT_TRUE(worth_splitting({1, 263, 1, 128, 8192, 64, 64}));
+  EXPECT_FALSE(worth_splitting({1, 264, 1, 128, 8192, 64, 64}));
+  EXPECT_FALSE(worth_splitting({1, 132, 1, 129, 8192, 64, 64}));
+  EXPECT_FALSE(worth_splitting({1, 32, 8, 0, 8192, 64, 64}));
+  EXPECT_FALSE(worth_splitting({0, 32, 8, 1, 8192, 64, 64}));
+  EXPECT_FALSE(worth_splitting({1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 64, 64}));
+}
+
 TEST(TileConfig, ManyColumnsOfResultsOnHopperLeaveRegistersForFewerKeysAtATime) {
   for (int qk = smallest_head_dim; qk <= largest_head_dim; qk += head_dim_step) {
     for (int v = smallest_head_dim; v <= largest_head_dim; v += head_dim_step) {

@@ -36,6 +36,9 @@ struct Difference {
 /// Equal in every bit; the message names the first difference.
 [[nodiscard]] testing::AssertionResult same_bits(const std::string& name, const Tensor& left, const Tensor& right);
 [[nodiscard]] testing::AssertionResult same_bits(const Answer& left, const Answer& right);
+/// The same, but for the gradient of the query, where a kernel that is not asked to be deterministic adds in any order:
+/// there an element may be rounded to a neighbour, of numbers of at most about 1.
+[[nodiscard]] testing::AssertionResult same_bits_but_for_sums(const Answer& left, const Answer& right);
 /// Every element equals `value` exactly.
 [[nodiscard]] testing::AssertionResult all_equal(const std::string& name, const Tensor& ours, double value);
 
