@@ -21,6 +21,7 @@ TEST(Attend, CausalGroupedHeadsInBinary32) {
   auto problem = random_problem({2, 4, 2, 37, 53, 16, 24}, Format::f32, 1);
   problem.visible = [](Index, Index, Index q, Index k) { return k <= q + 53 - 37; };
   EXPECT_TRUE(attend_agrees(problem, Format::f32, folder, {"--mask", "causal"}));
+  EXPECT_TRUE(attend_agrees(problem, Format::f32, folder, {"--mask", "causal", "--deterministic"}));
 }
 
 TEST(Attend, WindowInBfloat16ByConversion) {

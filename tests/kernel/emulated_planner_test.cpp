@@ -87,15 +87,16 @@ class Pairs {
 
   /// Bit tile of one tile, in the order that TilePlanArguments describes.
   [[nodiscard]] std::vector<unsigned> bits(std::int64_t query_tile, std::int64_t key_tile) const {
+    const bool by_key = request_.direction == Direction::backward;
+    const auto& [block_m, block_n] = std::pair{request_.tile.block_m, request_.tile.block_n};
     std::vector<unsigned> words;
-    for (int row = 0; row < request_.tile.block_m; ++row) {
+    for (int row = 0; row < (by_key ? block_n : block_m); ++row) {
       for (int quad = 0; quad < 4; ++quad) {
         unsigned word = 0;
-        for (int e = 0; e < request_.tile.block_n / 4; ++e) {
+        for (int e = 0; e < (by_key ? block_m : block_n) / 4; ++e) {
           const int column = 8 * (e >> 1) + 2 * quad + (e & 1);
-          if (visible(query_tile * request_.tile.block_m + row, key_tile * request_.tile.block_n + column)) {
-            word |= 1U << e;
-          }
+          const std::int64_t q = query_tile * block_m + (by_key ? column : row);
+          if (visible(q, key_tile * block_n + (by_key ? row : column))) word |= 1U << e;
         }
         words.push_back(word);
       }
@@ -146,7 +147,8 @@ void expect_row(const EmulatedPlan& plan, const EmulatedLists& lists, const Plan
       ASSERT_GE(entry.mask, 0) << "tile " << row << ", " << tile;
       ASSERT_LT(entry.mask, plan.bit_slots);
       tally.slots.insert(entry.mask);
-      const long long words = request.tile.block_m * 4;
+      const bool bits_by_key = request.direction == Direction::backward;
+      const long long words = (bits_by_key ? request.tile.block_n : request.tile.block_m) * 4;
       const std::vector<unsigned> got(plan.bits.begin() + entry.mask * words,
                                       plan.bits.begin() + (entry.mask + 1) * words);
       ASSERT_EQ(got, pairs.bits(query_tile, key_tile)) << "tile " << query_tile << ", " << key_tile;

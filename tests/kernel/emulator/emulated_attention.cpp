@@ -271,8 +271,7 @@ class Runner {
                            {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
     if (!done) return done;
     if (spec.lowering == mask::LoweringKind::none) return {};
-    (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) =
-        take_plan(parameters, size, spec.tile);
+    (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) = take_plan(parameters, size, spec);
     return {};
   }
 

@@ -17,6 +17,7 @@ kernel::KernelSpec spec_of(const PlanRequest& request) {
   spec.target = {DeviceKind::cuda, {90, 0}};
   spec.dtype = DType::bf16;
   spec.head_dim_qk = spec.head_dim_v = 64;
+  spec.lowering = mask::LoweringKind::bit_tiles;
   spec.mask = request.program->to_signature();
   spec.tile = request.tile;
   return spec;
@@ -34,7 +35,7 @@ Result<EmulatedKernel> compile_planner(const kernel::KernelSpec& spec) {
 }  // namespace
 
 EmulatedPlan take_plan(const flashspan_device::AttentionParameters& parameters, const cuda::PlanSize& size,
-                       const kernel::TileConfig& tile) {
+                       const kernel::KernelSpec& spec) {
   const auto take = [&size](const flashspan_device::TilePlanArguments& from, long long rows, long long across) {
     EmulatedLists lists;
     if (from.entries == nullptr) return lists;
@@ -51,7 +52,8 @@ EmulatedPlan take_plan(const flashspan_device::AttentionParameters& parameters, 
   plan.by_key = take(parameters.by_key, size.key_tiles, size.query_tiles);
   plan.bit_slots = parameters.by_query.bit_slots;
   const unsigned* const bits = parameters.by_query.bits;
-  plan.bits.assign(bits, bits + std::int64_t{plan.bit_slots} * tile.block_m * 4);
+  const int bit_rows = spec.direction == Direction::backward ? spec.tile.block_n : spec.tile.block_m;
+  plan.bits.assign(bits, bits + std::int64_t{plan.bit_slots} * bit_rows * 4);
   plan.next_item = *parameters.next_item;
   return plan;
 }
@@ -83,7 +85,7 @@ Result<EmulatedPlan> plan_emulated(const PlanRequest& request) {
     const std::string wrong = kernel->run(entry, blocks, cuda::plan_threads, arguments);
     if (!wrong.empty()) return Error{ErrorCode::device_error, entry, "a failure", "a clean run", wrong};
   }
-  return take_plan(parameters, size, spec.tile);
+  return take_plan(parameters, size, spec);
 }
 
 }  // namespace flashspan::test

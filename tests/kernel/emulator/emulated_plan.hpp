@@ -29,7 +29,7 @@ struct EmulatedPlan {
 
 /// Copies the plan out of the workspace that `parameters` point into.
 [[nodiscard]] EmulatedPlan take_plan(const flashspan_device::AttentionParameters& parameters,
-                                     const cuda::PlanSize& size, const kernel::TileConfig& tile);
+                                     const cuda::PlanSize& size, const kernel::KernelSpec& spec);
 
 struct PlanRequest {
   Direction direction = Direction::forward;
@@ -39,7 +39,7 @@ struct PlanRequest {
   const mask::Bindings* bindings = nullptr;
   std::optional<int> bit_slots;  ///< fewer than the workspace has
 };
-/// Plans in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
+/// Plans, with bits, in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
 [[nodiscard]] Result<EmulatedPlan> plan_emulated(const PlanRequest& request);
 
 }  // namespace flashspan::test

@@ -21,6 +21,7 @@ struct AttendOptions {
   std::string dtype, layout = "bshd", device = "auto";
   std::optional<float> scale;
   std::optional<std::string> cache_dir;
+  bool deterministic = false;
   bool json = false;
 };
 
@@ -125,6 +126,7 @@ class Run {
         mask_(mask),
         score_(score ? &*score : nullptr),
         scale_(options.scale),
+        deterministic_(options.deterministic),
         swapped_(options.layout == "bshd") {}
 
   Result<void> upload(const Inputs& inputs) {
@@ -181,6 +183,7 @@ class Run {
     call.key_gradient = heads_first(key_gradient_);
     call.value_gradient = heads_first(value_gradient_);
     call.sink_gradient = sink_gradient_.view();
+    call.deterministic = deterministic_;
     return launch(call, [this](const BackwardCall& ready) { return attention_.backward(ready); });
   }
 
@@ -232,6 +235,7 @@ class Run {
   const Mask& mask_;
   const Score* score_;
   std::optional<float> scale_;
+  bool deterministic_;
   bool swapped_;
   DeviceTensor query_, key_, value_, sink_, out_, lse_;
   DeviceTensor out_gradient_, query_gradient_, key_gradient_, value_gradient_, sink_gradient_;
@@ -332,6 +336,7 @@ void add_attend(CLI::App& application, ChosenCommand& chosen) {
       ->type_name("FILE.npz");
   command->add_option("--dtype", options->dtype, "f32, f16 or bf16 (default: that of --q; CUDA takes f16 and bf16)");
   command->add_option("--scale", options->scale, "Factor of the scores (default: 1 / sqrt(head dim))");
+  command->add_flag("--deterministic", options->deterministic, "The same bits every time, in the backward too");
   command->add_option("--layout", options->layout, "Order of axes in the files: bshd or bhsd")
       ->check(CLI::IsMember({"bshd", "bhsd"}))
       ->capture_default_str();
