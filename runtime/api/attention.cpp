@@ -63,7 +63,7 @@ struct Attention::State {
     if (!provided) return provided.error();
     const attention::ReadyKernel& ready = *provided->ready;
     return api::record_of(ready.metadata, ready.key, provided->warm ? "loaded" : cache::to_string(ready.outcome),
-                          attention::lowering_of(*call.mask, call.direction).kind);
+                          ready.spec.lowering);
   }
 };
 

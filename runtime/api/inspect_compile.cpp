@@ -75,7 +75,7 @@ CompiledKernel compile_one(const Task& task, const Compilation& compilation) {
     result.error = built.error();
     return result;
   }
-  result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), spec->lowering);
+  result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), built->spec.lowering);
   return result;
 }
 

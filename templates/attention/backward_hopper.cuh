@@ -1,7 +1,8 @@
 // backward_hopper.cuh -- backward attention for sm_90a, stationary over keys: a persistent block takes a tile of 128
 // keys and all queries that see it. Scores and their gradients are computed transposed (S^T = K Q^T, dP^T = V dO^T), so
-// that P^T and dS^T feed dV and dK straight from registers; dS goes through shared memory to dQ, whose contributions
-// are summed in fp32 in global memory. The order of products follows FlashAttention-3 (arXiv 2407.08608).
+// that P^T is the operand of dV as it comes; dS^T goes through shared memory to dK and dQ, whose contributions are
+// summed in fp32 in global memory. The roles of the warpgroups follow FlashAttention-3 (arXiv 2407.08608); dQ and dK of
+// one step are computed beside the scores of the next. docs/hopper-backward.md has the whole account.
 //
 // Three kernels: attention_backward_delta prepares what each query row needs, attention_backward_tiles does the work,
 // attention_backward_query_gradient rounds the sums of dQ.
@@ -479,7 +480,8 @@ __device__ __forceinline__ void poison(const Exchange& exchange, int stage, cons
   }
 }
 
-/// Adds to a warp's 16 rows of dV the non-finite elements of dO that they see and that a Cleaner took out.
+/// Adds to a warp's 16 rows of dV the non-finite elements of dO that they see and that a Cleaner took out: of partial
+/// tiles, and in the last tile of keys, whose tail is hidden, of all.
 __device__ inline void add_what_was_cleaned(const Consumer& c, const BackwardItem& item) {
   __syncwarp();
   const int first_k = __shfl_sync(0xffffffffu, c.first_k(), 0);
@@ -494,7 +496,7 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const BackwardIte
 #pragma unroll 1
     for (int i = 0; i < list.count; ++i) {
       const TileEntry entry = list.entry(i);
-      if (entry.mask == full_tile) continue;
+      if (!c.masked({entry.tile, entry.mask, h})) continue;
       const int first_q = entry.tile * block_m;
       const GlobalRows<const unsigned short> out_gradients = {
           matrix_of(c.p.out_gradient, c.b, h) + first_q * c.p.out_gradient.stride_row, c.p.out_gradient.stride_row,

@@ -131,6 +131,27 @@ TEST_P(NanInfLeak, AVisibleNanKeyReachesTheGradientsOfTheRowsThatSeeItAndOfTheir
   }
 }
 
+// The keys from 128 on are a tile with a tail, which queries from 128 on see whole, and earlier ones in part.
+TEST_P(NanInfLeak, AVisibleInfiniteOutGradientReachesItsColumnOfTheValuesOfAllKeysThatItsRowSees) {
+  Scenario scenario{.shape = shape_of(1, 1, 1, 256, 200, 64),
+                    .mask = expect_value(Mask::parse("(q >= 100) | (k < 140)"))};
+  Inputs inputs = random_inputs(scenario.shape);
+  const oracle::Answer clean = run(scenario, inputs);
+  for (const Index row : {150, 60}) {
+    SCOPED_TRACE(row);
+    Inputs spoilt = inputs;
+    spoilt.out_gradient.at(0, 0, row, 3) = infinity;
+    const oracle::Answer answer = run(scenario, spoilt);
+    for (Index k = 0; k < 200; ++k) {
+      const bool seen = row >= 100 || k < 140;
+      EXPECT_EQ(std::isinf(answer.value_gradient.at(0, 0, k, 3)), seen) << k;
+      EXPECT_EQ(answer.value_gradient.at(0, 0, k, 4), clean.value_gradient.at(0, 0, k, 4)) << k;
+      EXPECT_EQ(std::isfinite(answer.key_gradient.at(0, 0, k, 4)), !seen) << k;
+    }
+    EXPECT_FALSE(std::isfinite(answer.query_gradient.at(0, 0, row, 4)));
+  }
+}
+
 TEST_P(NanInfLeak, AVisibleNanValueReachesTheColumnItStandsIn) {
   Scenario scenario{.shape = shape_of(1, 1, 1, 70, 70, 64), .mask = Mask::causal(), .backward = false};
   Inputs inputs = random_inputs(scenario.shape);
