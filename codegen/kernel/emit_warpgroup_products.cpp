@@ -13,6 +13,7 @@ constexpr int k_step = 16;         // inner dimension of one wgmma on 16-bit ope
 constexpr int panel_columns = 64;  // templates/ptx/warpgroup.cuh
 constexpr int panel_row_bytes = 128;
 constexpr int descriptor_unit = 16;  // bytes
+constexpr std::size_t line_width = 120;
 
 std::string quoted(const std::string& line) { return "      \"" + line + "\\n\"\n"; }
 
@@ -37,13 +38,12 @@ std::vector<std::string> operands(const std::string& constraint, const std::stri
 
 /// One of the colon-separated lists of an asm statement, in lines of the house's width.
 std::string operand_list(const std::vector<std::string>& list) {
-  constexpr std::size_t width = 120;
   const std::string begin = "      :";
   std::string text = begin;
   std::size_t column = begin.size();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string item = " " + list[i] + (i + 1 < list.size() ? "," : "");
-    if (column + item.size() > width) {
+    if (column + item.size() > line_width) {
       text += "\n" + std::string(begin.size(), ' ');
       column = begin.size();
     }
@@ -51,6 +51,27 @@ std::string operand_list(const std::vector<std::string>& list) {
     column += item.size();
   }
   return text + "\n";
+}
+
+/// Head of a device function, in lines of the house's width.
+std::string signature(const std::string& name, const std::vector<std::string>& parameters) {
+  const std::string begin = "__device__ __forceinline__ void " + name + "(";
+  constexpr std::size_t room_for_brace = 2;
+  std::string text = begin;
+  std::size_t column = begin.size();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bool last = i + 1 == parameters.size();
+    const std::string item = parameters[i] + (last ? ")" : ",");
+    const std::size_t space = i == 0 ? 0 : 1;
+    if (column + space + item.size() + (last ? room_for_brace : 0) > line_width) {
+      text += "\n" + std::string(begin.size(), ' ') + item;
+      column = begin.size() + item.size();
+    } else {
+      text += (i == 0 ? "" : " ") + item;
+      column += space + item.size();
+    }
+  }
+  return text;
 }
 
 std::string instruction(const KernelSpec& spec, int columns) {
@@ -120,13 +141,14 @@ std::string emit_product(const KernelSpec& spec, const Product& product) {
   const int a_registers = fragments ? product.inner / 4 : 1;
   const std::string first_a = "%" + std::to_string(count);
   const std::string first_b = "%" + std::to_string(count + a_registers);
+  std::vector<std::string> parameters{
+      "float (&" + std::string(product.result) + ")[" + std::to_string(count) + "]",
+      fragments ? "const u32 (&" + std::string(product.a.name) + ")[" + std::to_string(a_registers) + "]"
+                : "u64 " + std::string(product.a.name),
+      "u64 " + std::string(product.b.name)};
+  if (product.start == Start::either) parameters.emplace_back("bool accumulate");
   std::string text =
-      "/// " + std::string(product.comment) + "\n__device__ __forceinline__ void " + product.function + "(float (&" +
-      product.result + ")[" + std::to_string(count) + "], " +
-      (fragments ? "const u32 (&" + std::string(product.a.name) + ")[" + std::to_string(a_registers) + "]"
-                 : "u64 " + std::string(product.a.name)) +
-      ", u64 " + product.b.name + (product.start == Start::either ? ", bool accumulate" : "") +
-      ") {\n  asm volatile(\n";
+      "/// " + std::string(product.comment) + "\n" + signature(product.function, parameters) + " {\n  asm volatile(\n";
   text += quoted("{") + quoted(".reg .pred add;");
   if (product.start != Start::itself) text += quoted(".reg .pred start;");
   text += quoted(fragments ? ".reg .b64 b;" : ".reg .b64 a, b;");

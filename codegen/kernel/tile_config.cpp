@@ -210,6 +210,7 @@ std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
   KernelSpec fallback = spec;
   fallback.family = KernelFamily::mma;
   fallback.lowering = served_lowering(fallback, spec.lowering);
+  fallback.split_rows = spec.split_rows && can_split_rows(fallback);
   const auto tile = default_tile(fallback, /*light_mask=*/false);
   if (!tile) return std::nullopt;
   fallback.tile = *tile;

@@ -55,8 +55,8 @@ struct WorkspaceLayout {
   WorkspacePart partials;      ///< split forward: f32 [portions, warps, floats of 16 rows and their statistics]
   WorkspacePart tickets;       ///< split forward: i32 [rows, warps]
   SplitSize split;
-  WorkspacePart delta;         ///< backward: f32 [B, Hq, Sq], in the hopper family padded to whole tiles of queries
-  WorkspacePart shifted_lse;   ///< hopper backward: as delta
+  WorkspacePart delta;        ///< backward: f32 [B, Hq, Sq], in the hopper family padded to whole tiles of queries
+  WorkspacePart shifted_lse;  ///< hopper backward: as delta
   WorkspacePart query_gradient_sums;  ///< hopper backward: f32 [B, Hq, tiles of queries, two warpgroups' share]
   std::int64_t bytes = 0;             ///< to ask the caller for; enough for a workspace of any alignment
 };

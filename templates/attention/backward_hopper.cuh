@@ -307,11 +307,11 @@ __device__ __forceinline__ constexpr int element_of(int block, int half) { retur
 /// Scores become weights. `lse` points at the lane's first column.
 __device__ __forceinline__ void weigh(float (&scores)[block_m / 2], const float* lse, float exponent) {
 #pragma unroll
-  for (int block = 0; block < block_m / 8; ++block) {
-    const TwoFloats shift = *reinterpret_cast<const TwoFloats*>(lse + block * 8);
+  for (int column = 0; column < block_m; column += 8) {
+    const TwoFloats shift = *reinterpret_cast<const TwoFloats*>(lse + column);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = element_of(block, half);
+      const int i = element_of(column / 8, half);
       scores[i] = exp2_fast(scores[i] * exponent - shift.of[0]);
       scores[i + 1] = exp2_fast(scores[i + 1] * exponent - shift.of[1]);
     }
@@ -332,11 +332,11 @@ __device__ __forceinline__ void hide(float (&values)[block_m / 2], const u32 (&w
 __device__ __forceinline__ void differentiate(float (&gradients)[block_m / 2], const float (&weights)[block_m / 2],
                                               const float* delta) {
 #pragma unroll
-  for (int block = 0; block < block_m / 8; ++block) {
-    const TwoFloats of_row = *reinterpret_cast<const TwoFloats*>(delta + block * 8);
+  for (int column = 0; column < block_m; column += 8) {
+    const TwoFloats of_row = *reinterpret_cast<const TwoFloats*>(delta + column);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = element_of(block, half);
+      const int i = element_of(column / 8, half);
       gradients[i] = weights[i] * (gradients[i] - of_row.of[0]);
       gradients[i + 1] = weights[i + 1] * (gradients[i + 1] - of_row.of[1]);
     }
@@ -375,11 +375,10 @@ __device__ __forceinline__ void store_fragments(u32 shared, const u32 (&fragment
   const int at_row = thread / 32 * 16 + lane % 16;
   const u32 row_address = shared + static_cast<u32>(at_row * panel_row_bytes);
 #pragma unroll
-  for (int step = 0; step < block_m / 16; ++step) {
-    const int chunk = step * 2 % 8 + lane / 16;
-    const u32 address = row_address + step / 4 * key_panel_bytes + ((chunk ^ at_row % 8) << 4);
-    store_matrices(address, fragments[4 * step], fragments[4 * step + 1], fragments[4 * step + 2],
-                   fragments[4 * step + 3]);
+  for (int i = 0; i < block_m / 4; i += 4) {
+    const int chunk = i / 2 % 8 + lane / 16;
+    const u32 address = row_address + i / 16 * key_panel_bytes + ((chunk ^ at_row % 8) << 4);
+    store_matrices(address, fragments[i], fragments[i + 1], fragments[i + 2], fragments[i + 3]);
   }
 }
 
@@ -431,7 +430,7 @@ struct Cleaner {
   __device__ __forceinline__ void run() const {
     while (true) {
       named_barrier_wait(request_barrier, consumer_threads + cleaning_threads);
-      const int stage = exchange.stage_to_clean;
+      const long long stage = exchange.stage_to_clean;
       if (stage == nothing_more_to_clean) return;
       exchange.doubtful = false;
       exchange.cleaned = true;
@@ -509,6 +508,141 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const BackwardIte
   }
 }
 
+/// Where the operands of a consumer warpgroup stand in shared memory.
+struct Operands {
+  static constexpr int warpgroup_row_bytes = 64 * panel_row_bytes;
+
+  u32 shared;
+  int warpgroup;
+  u64 key_rows;
+  u64 value_rows;
+  u64 key_columns;
+  int score_gradient_share;  // bytes past the first of dS
+
+  __device__ __forceinline__ Operands(u32 shared, int warpgroup)
+      : shared(shared),
+        warpgroup(warpgroup),
+        key_rows(operand_descriptor(shared + warpgroup * warpgroup_row_bytes, 0)),
+        value_rows(operand_descriptor(shared + value_offset + warpgroup * warpgroup_row_bytes, 0)),
+        key_columns(operand_descriptor(shared + warpgroup * (split_by_column ? key_panel_bytes
+                                                             : split_by_key  ? warpgroup_row_bytes
+                                                                             : 0),
+                                       key_panel_bytes)),
+        score_gradient_share(warpgroup * (split_by_query ? key_panel_bytes
+                                          : split_by_key ? warpgroup_row_bytes
+                                                         : 0)) {}
+  __device__ __forceinline__ u32 query(u32 step) const {
+    return shared + query_offset + step % num_stages * query_bytes;
+  }
+  __device__ __forceinline__ u32 out_gradient(u32 step) const {
+    return shared + out_gradient_offset + step % num_stages * out_gradient_bytes;
+  }
+  __device__ __forceinline__ u32 score_gradients(u32 step) const {
+    return shared + score_gradient_offset + step % score_gradient_buffers * score_gradient_bytes;
+  }
+};
+
+/// Starts dQ and dK of a step.
+__device__ __forceinline__ void ask_for_gradients(const Operands& at, u32 step, bool accumulate,
+                                                  float (&query_gradient)[query_gradient_floats],
+                                                  float (&key_gradient)[padded_qk / 2]) {
+  const u32 score_gradients = at.score_gradients(step);
+  products_fence();
+  multiply_query_gradient(
+      query_gradient, operand_descriptor(score_gradients + at.score_gradient_share, key_panel_bytes), at.key_columns);
+  close_product_group();
+  pin(key_gradient);
+  products_fence();
+  accumulate_key_gradient(key_gradient,
+                          operand_descriptor(score_gradients + at.warpgroup * Operands::warpgroup_row_bytes, 0),
+                          operand_descriptor(at.query(step), query_panel_bytes), accumulate);
+  close_product_group();
+}
+
+/// Adds a warpgroup's share of dQ of one tile to its sums.
+__device__ __forceinline__ void add_query_gradient(float* sums, const float (&query_gradient)[query_gradient_floats]) {
+  constexpr int four_of_all = 4 * warpgroup_threads;
+  const int first = Consumer::thread() % warpgroup_threads * 4;
+  float* const mine = sums + first;
+#pragma unroll
+  for (int i = 0; i < query_gradient_share_floats; i += four_of_all) {
+    const float* const four = query_gradient + i / warpgroup_threads;
+    add_four(mine + i, four[0], four[1], four[2], four[3]);
+  }
+}
+
+/// By a whole warp, of which one lane reads.
+__device__ __forceinline__ Step read_step(const Exchange& exchange, u32 stage, bool first_lane, Step step) {
+  if (first_lane) step = exchange.steps[stage];
+  return {__shfl_sync(0xffffffffu, step.query_tile, 0), __shfl_sync(0xffffffffu, step.mask, 0),
+          __shfl_sync(0xffffffffu, step.h, 0)};
+}
+
+/// Scores of a step become weights and dP becomes dS, when the products that make dP are done. `lse` and `delta` point
+/// at the lane's first column.
+__device__ __forceinline__ void make_gradients(Exchange& exchange, const Consumer& c, const Step& step, bool masked,
+                                               const float* lse, const float* delta, float exponent,
+                                               const u32 (&words)[2], float (&scores)[block_m / 2],
+                                               float (&gradients)[block_m / 2]) {
+  if (has_plan && masked) note_doubt(exchange, scores);
+  if constexpr (has_score) {
+    wait_for_products<0>();
+    pin(gradients);
+    if (has_plan && masked) note_doubt(exchange, gradients);
+    weigh_and_differentiate(c, step, scores, gradients, lse, delta);
+    if (masked) {
+      hide(scores, words);
+      hide(gradients, words);
+    }
+  } else {
+    weigh(scores, lse, exponent);
+    if (masked) hide(scores, words);
+    wait_for_products<0>();
+    pin(gradients);
+    if (has_plan && masked) note_doubt(exchange, gradients);
+    differentiate(gradients, scores, delta);
+    if (masked) hide(gradients, words);
+  }
+}
+
+/// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.
+__device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage, bool masked, u32 (&words)[2],
+                                                  u32 (&weights)[block_m / 4], u32 (&gradients)[block_m / 4]) {
+  if (masked && named_barrier_any(doubt_barrier, consumer_threads, exchange.doubtful)) {
+    ask_for_cleaning(exchange, static_cast<int>(stage));
+    wait_for_cleaning();
+  }
+  if (exchange.cleaned) {
+    if (!masked) words[0] = words[1] = 0xffffffffu;
+    poison(exchange, static_cast<int>(stage), words, weights, gradients);
+  }
+}
+
+/// Writes dK and dV of an item.
+__device__ __forceinline__ void store_gradients(const Consumer& c, const BackwardItem& item,
+                                                const float (&key_gradient)[padded_qk / 2],
+                                                const float (&value_gradient)[padded_v / 2]) {
+  unsigned short* const key_matrix = matrix_of(c.p.key_gradient, item.b, item.kv_head);
+  unsigned short* const value_matrix = matrix_of(c.p.value_gradient, item.b, item.kv_head);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const long long k = c.first_k() + 8 * half;
+    const bool inside = k < c.p.kv_len;
+    store_row<padded_qk>(key_matrix + k * c.p.key_gradient.stride_row, key_gradient, half, c.p.scale, inside,
+                         head_dim_qk);
+    store_row<padded_v>(value_matrix + k * c.p.value_gradient.stride_row, value_gradient, half, 1.f, inside,
+                        head_dim_v);
+  }
+}
+
+/// At the end of an item of which tiles were cleaned.
+__device__ __forceinline__ void forget_cleaning(Exchange& exchange) {
+  named_barrier_wait(doubt_barrier, consumer_threads);
+  exchange.cleaned_keys.words[threadIdx.x % (block_n / 32)] = 0;
+  exchange.cleaned = exchange.cleaned_out_gradients = false;
+  named_barrier_wait(doubt_barrier, consumer_threads);
+}
+
 /// Consumer warpgroup `warpgroup`: 64 keys of every item.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -517,16 +651,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     __syncwarp();
     if (first_lane) barrier.arrive();
   };
-  const u64 key_rows = operand_descriptor(shared + warpgroup * 64 * panel_row_bytes, 0);
-  const u64 value_rows = operand_descriptor(shared + value_offset + warpgroup * 64 * panel_row_bytes, 0);
-  constexpr int warpgroup_row_bytes = 64 * panel_row_bytes;
-  const u64 key_columns = operand_descriptor(shared + warpgroup * (split_by_column ? key_panel_bytes
-                                                                   : split_by_key  ? warpgroup_row_bytes
-                                                                                   : 0),
-                                             key_panel_bytes);
-  const int score_gradient_share = warpgroup * (split_by_query ? key_panel_bytes
-                                                : split_by_key ? warpgroup_row_bytes
-                                                               : 0);
+  const Operands at(shared, warpgroup);
   const float exponent = p.scale * log2_e;
   // Registers are dear here: one number says where the rings of stages and of dS stand, one where that of items does.
   u32 step_number = 0;
@@ -549,57 +674,32 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     u32 words[2];
     Step step = {};
     float* sums = nullptr;
-    // dQ and dK of a step are computed beside the scores of the next.
-    const auto ask_for_gradients = [&](u32 number, bool accumulate) {
-      const u32 stage = number % num_stages;
-      const u32 score_gradients =
-          shared + score_gradient_offset + number % score_gradient_buffers * score_gradient_bytes;
-      products_fence();
-      multiply_query_gradient(query_gradient,
-                              operand_descriptor(score_gradients + score_gradient_share, key_panel_bytes), key_columns);
-      close_product_group();
-      pin(key_gradient);
-      products_fence();
-      accumulate_key_gradient(key_gradient, operand_descriptor(score_gradients + warpgroup * warpgroup_row_bytes, 0),
-                              operand_descriptor(shared + query_offset + stage * query_bytes, query_panel_bytes),
-                              accumulate);
-      close_product_group();
-    };
-    const auto add_query_gradient = [&]() {
-      float* const mine = sums + Consumer::thread() % warpgroup_threads * 4;
-#pragma unroll
-      for (int j = 0; j < query_gradient_floats; j += 4) {
-        add_four(mine + j * warpgroup_threads, query_gradient[j], query_gradient[j + 1], query_gradient[j + 2],
-                 query_gradient[j + 3]);
-      }
-    };
     if (steps > 0) {
       int i = 0;
 #pragma unroll 1
       do {
         const u32 stage = step_number % num_stages;
-        const u32 out_gradient = shared + out_gradient_offset + stage * out_gradient_bytes;
+        const u32 out_gradient = at.out_gradient(step_number);
         const float* const lse = exchange.lse[stage] + Consumer::column();
         const float* const delta = exchange.delta[stage] + Consumer::column();
         exchange.query_full[stage].wait(step_number / num_stages % 2);
-        if (first_lane) step = exchange.steps[stage];
-        step = {__shfl_sync(0xffffffffu, step.query_tile, 0), __shfl_sync(0xffffffffu, step.mask, 0),
-                __shfl_sync(0xffffffffu, step.h, 0)};
+        step = read_step(exchange, stage, first_lane, step);
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         float scores[block_m / 2];
         float gradients[block_m / 2];
-        // The first step has none before it: what comes of this is not used.
-        ask_for_gradients(step_number - 1, i > 1);
+        // dQ and dK of the step before, beside the scores of this one. The first has none before it, and what comes of
+        // this is not used.
+        ask_for_gradients(at, step_number - 1, i > 1, query_gradient, key_gradient);
         products_fence();
-        multiply_scores(scores, key_rows, operand_descriptor(shared + query_offset + stage * query_bytes, 0));
+        multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
         close_product_group();
         wait_for_products<2>();
         pin(query_gradient);
-        if (i > 0) add_query_gradient();
+        if (i > 0) add_query_gradient(sums, query_gradient);
         exchange.out_gradient_full[stage].wait(step_number / num_stages % 2);
         products_fence();
-        multiply_weight_gradients(gradients, value_rows, operand_descriptor(out_gradient, 0));
+        multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(out_gradient, 0));
         close_product_group();
         wait_for_products<1>();
         pin(scores);
@@ -607,43 +707,17 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         if (i > 0) release(exchange.query_empty[(step_number - 1) % num_stages]);
         u32 weight_fragments[block_m / 4];
         u32 gradient_fragments[block_m / 4];
-        if (has_plan && masked) note_doubt(exchange, scores);
-        if constexpr (has_score) {
-          wait_for_products<0>();
-          pin(gradients);
-          if (has_plan && masked) note_doubt(exchange, gradients);
-          weigh_and_differentiate(c, step, scores, gradients, lse, delta);
-          if (masked) {
-            hide(scores, words);
-            hide(gradients, words);
-          }
-        } else {
-          weigh(scores, lse, exponent);
-          if (masked) hide(scores, words);
-          wait_for_products<0>();
-          pin(gradients);
-          if (has_plan && masked) note_doubt(exchange, gradients);
-          differentiate(gradients, scores, delta);
-          if (masked) hide(gradients, words);
-        }
+        make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        if (has_plan && masked && named_barrier_any(doubt_barrier, consumer_threads, exchange.doubtful)) {
-          ask_for_cleaning(exchange, static_cast<int>(stage));
-          wait_for_cleaning();
-        }
-        if (has_plan && exchange.cleaned) {
-          if (!masked) words[0] = words[1] = 0xffffffffu;
-          poison(exchange, static_cast<int>(stage), words, weight_fragments, gradient_fragments);
-        }
+        if (has_plan) clean_if_doubtful(exchange, stage, masked, words, weight_fragments, gradient_fragments);
         pin(value_gradient);
         pin(weight_fragments);
         products_fence();
         accumulate_value_gradient(value_gradient, weight_fragments, operand_descriptor(out_gradient, query_panel_bytes),
                                   i > 0);
         close_product_group();
-        store_fragments(shared + score_gradient_offset + step_number % score_gradient_buffers * score_gradient_bytes,
-                        gradient_fragments);
+        store_fragments(at.score_gradients(step_number), gradient_fragments);
         products_see_stores();
         sums = query_gradient_sums(p, c.b, step.h, step.query_tile) +
                (split_by_key ? 0 : warpgroup * query_gradient_share_floats);
@@ -654,31 +728,18 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         named_barrier_wait(exchange_barrier, consumer_threads);
         ++step_number;
       } while (++i < steps);
-      ask_for_gradients(step_number - 1, steps > 1);
+      ask_for_gradients(at, step_number - 1, steps > 1, query_gradient, key_gradient);
       wait_for_products<0>();
       pin(query_gradient);
       pin(key_gradient);
-      add_query_gradient();
+      add_query_gradient(sums, query_gradient);
       release(exchange.query_empty[(step_number - 1) % num_stages]);
     }
     release(exchange.keys_empty);
-    unsigned short* const key_matrix = matrix_of(p.key_gradient, item.b, item.kv_head);
-    unsigned short* const value_matrix = matrix_of(p.value_gradient, item.b, item.kv_head);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const long long k = c.first_k() + 8 * half;
-      const bool inside = k < p.kv_len;
-      store_row<padded_qk>(key_matrix + k * p.key_gradient.stride_row, key_gradient, half, p.scale, inside,
-                           head_dim_qk);
-      store_row<padded_v>(value_matrix + k * p.value_gradient.stride_row, value_gradient, half, 1.f, inside,
-                          head_dim_v);
-    }
+    store_gradients(c, item, key_gradient, value_gradient);
     if (has_plan && exchange.cleaned) {
       if (exchange.cleaned_out_gradients) add_what_was_cleaned(c, item);
-      named_barrier_wait(doubt_barrier, consumer_threads);
-      exchange.cleaned_keys.words[threadIdx.x % (block_n / 32)] = 0;
-      exchange.cleaned = exchange.cleaned_out_gradients = false;
-      named_barrier_wait(doubt_barrier, consumer_threads);
+      forget_cleaning(exchange);
     }
     exchange.item_empty[slot].arrive();
     ++item_number;
@@ -710,10 +771,11 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
   const bool inside = q < p.q_len;
   float sum = 0.f;
   if (inside && lane * 8 < head_dim_v) {
+    const int first_column = lane * 8;
     const EightElements out =
-        *reinterpret_cast<const EightElements*>(matrix_of(p.out, b, h) + q * p.out.stride_row + lane * 8);
-    const EightElements gradient = *reinterpret_cast<const EightElements*>(matrix_of(p.out_gradient, b, h) +
-                                                                           q * p.out_gradient.stride_row + lane * 8);
+        *reinterpret_cast<const EightElements*>(matrix_of(p.out, b, h) + q * p.out.stride_row + first_column);
+    const EightElements gradient = *reinterpret_cast<const EightElements*>(
+        matrix_of(p.out_gradient, b, h) + q * p.out_gradient.stride_row + first_column);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
@@ -730,9 +792,10 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
   }
   constexpr int floats_per_row = query_gradient_tile_floats / block_m;
   float* const sums = p.query_gradient_sums + padded_row * floats_per_row;
+  const int first_sum = lane * 4;
 #pragma unroll
   for (int i = 0; i < floats_per_row; i += 4 * lanes_per_row) {
-    if (i + lane * 4 < floats_per_row) *reinterpret_cast<FourFloats*>(sums + i + lane * 4) = FourFloats{};
+    if (i + first_sum < floats_per_row) *reinterpret_cast<FourFloats*>(sums + i + first_sum) = FourFloats{};
   }
   if (lane != 0) return;
   const float lse = inside ? *row_value(p.lse, b, h, q) : minus_infinity();
@@ -805,14 +868,15 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::consumer_warpgrou
   const int warpgroup = static_cast<int>(threadIdx.x) / warpgroup_threads;
   const int thread = static_cast<int>(threadIdx.x) % warpgroup_threads;
   if (warpgroup >= query_gradient_shares) return;
-  const float* const sums =
-      query_gradient_sums(p, b, h, query_tile) + warpgroup * query_gradient_share_floats + thread * 4;
+  const int share = warpgroup * query_gradient_share_floats;
+  const int first_sum = thread * 4;
+  const float* const sums = query_gradient_sums(p, b, h, query_tile) + share + first_sum;
   float gradient[query_gradient_floats];
 #pragma unroll
-  for (int i = 0; i < query_gradient_floats; i += 4) {
-    const FourFloats four = *reinterpret_cast<const FourFloats*>(sums + i * warpgroup_threads);
+  for (int i = 0; i < query_gradient_share_floats; i += 4 * warpgroup_threads) {
+    const FourFloats four = *reinterpret_cast<const FourFloats*>(sums + i);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) gradient[i + j] = four.of[j];
+    for (int j = 0; j < 4; ++j) gradient[i / warpgroup_threads + j] = four.of[j];
   }
   const int first_column = split_by_column ? warpgroup * query_gradient_columns : 0;
   const int first_q =

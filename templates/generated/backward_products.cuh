@@ -93,7 +93,8 @@ __device__ __forceinline__ void multiply_weight_gradients(float (&weight_gradien
 }
 
 /// value_gradient += P^T dO; 64 keys of a warpgroup, P^T as operand fragments.
-__device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient)[64], const u32 (&weights)[16], u64 out_gradient, bool accumulate) {
+__device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient)[64], const u32 (&weights)[16],
+                                                          u64 out_gradient, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
@@ -133,7 +134,8 @@ __device__ __forceinline__ void accumulate_value_gradient(float (&value_gradient
 }
 
 /// key_gradient += dS^T Q; 64 keys of a warpgroup.
-__device__ __forceinline__ void accumulate_key_gradient(float (&key_gradient)[64], u64 score_gradients, u64 query, bool accumulate) {
+__device__ __forceinline__ void accumulate_key_gradient(float (&key_gradient)[64], u64 score_gradients, u64 query,
+                                                        bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"

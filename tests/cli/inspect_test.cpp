@@ -31,7 +31,7 @@ TEST(Explain, CountsOfACausalMaskAreExact) {
   for (const auto& plan : report["directions"]) {
     const bool forward = plan["direction"] == "forward";
     EXPECT_NEAR(plan["flops"].get<double>(), pairs * (forward ? 2 * (64 + 64) : 2 * (3 * 64 + 2 * 64)), 1);
-    EXPECT_EQ(plan["family"], forward ? "hopper" : "mma");
+    EXPECT_EQ(plan["family"], "hopper");
     for (const char* field : {"lowering", "reason", "family_reason", "spec"})
       EXPECT_FALSE(plan[field].get<std::string>().empty());
     EXPECT_GT(plan["block_m"].get<int>(), 0);
@@ -44,10 +44,11 @@ TEST(Explain, TextNamesEveryPart) {
       {"explain", "--mask", "(q >= k) & (q - k < 100)", "--score", "score - 0.5 * abs(q - k)", "--q-len", "512"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* part : {"program", "depends on", "score", "derivative", "density", "tiles", "lowering", "FLOPs",
-                           "forward on sm_90a", "backward on sm_90a", "family    hopper: sm_90a, and every row",
-                           "family    mma: there is no wgmma backward yet"}) {
+                           "forward on sm_90a", "backward on sm_90a", "family    hopper: sm_90a, and every row"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
+  const Outcome wide = flashspan_command({"explain", "--mask", "causal", "--q-len", "512", "--head-dim", "256"});
+  EXPECT_THAT(wide.out, HasSubstr("family    mma: the wgmma backward takes head dims up to 128"));
 }
 
 TEST(Explain, TheCpuIsAnArchitectureToo) {

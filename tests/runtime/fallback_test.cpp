@@ -90,10 +90,13 @@ TEST(Fallback, AWorkspaceIsLargeEnoughForEitherFamily) {
   choice.target = backend->facts().target;
   choice.dtype = DType::bf16;
   choice.head_dim_qk = choice.head_dim_v = 64;
-  const auto spec = attention::choose_spec(choice, causal.state(), nullptr);
-  ASSERT_EQ(spec->family, kernel::KernelFamily::hopper);
   backend::LaunchArgs args;
   args.shape = {1, 1, 1, 4096, 4096, 64, 64};
+  choice.few_rows = kernel::worth_splitting(args.shape);
+  const auto spec = attention::choose_spec(choice, causal.state(), nullptr);
+  ASSERT_EQ(spec->family, kernel::KernelFamily::hopper);
+  EXPECT_TRUE(spec->split_rows);
+  EXPECT_FALSE(kernel::fallback_of(*spec)->split_rows) << "mma kernels do not split";
   args.mask_program = &causal.state().program;
   const std::int64_t own = backend->workspace_bytes(*spec, args);
   const std::int64_t other = backend->workspace_bytes(*kernel::fallback_of(*spec), args);

@@ -73,8 +73,8 @@ int run(const std::vector<std::string>& arguments) {
   std::ofstream file(arguments.at(3), std::ios::binary);
   const bool large = device.kind == DeviceKind::cuda;
   const AttentionShape shape = large ? shape_of(1, 8, 8, 1024, 1024, 128) : shape_of(1, 6, 3, 300, 300, 64);
-  // One head: too few tasks for two threads, so that the CPU divides the work in another way than for one. On a GPU both
-  // shapes have so few rows that a forward cuts them into portions: one kernel serves both.
+  // One head: too few tasks for two threads, so that the CPU divides the work in another way than for one. On a GPU
+  // both shapes have so few rows that a forward cuts them into portions: one kernel serves both.
   const Index length = large ? 1100 : 300;
   const AttentionShape one_head = shape_of(1, 1, 1, length, length, shape.head_dim_qk);
   for (const Scenario& scenario :
