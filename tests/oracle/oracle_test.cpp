@@ -263,5 +263,25 @@ TEST(Oracle, SixteenBitFormatsRoundToNearestEven) {
   }
 }
 
+TEST(PassRule, SumsInAnotherOrderMayRoundAQueryGradientToANeighbourAndNothingElse) {
+  Answer answer;
+  for (Tensor Answer::* tensor :
+       {&Answer::out, &Answer::lse, &Answer::query_gradient, &Answer::key_gradient, &Answer::value_gradient}) {
+    answer.*tensor = Tensor(1, 1, 2, 2, 0.5);
+  }
+  Answer other = answer;
+  EXPECT_TRUE(same_bits_but_for_sums(other, answer));
+  other.query_gradient.values[3] = 0.5 + 1.0 / 512;
+  EXPECT_TRUE(same_bits_but_for_sums(other, answer));
+  EXPECT_FALSE(same_bits(other, answer));
+  other.query_gradient.values[3] = 0.5 + 1.0 / 32;
+  EXPECT_FALSE(same_bits_but_for_sums(other, answer));
+  other.query_gradient.values[3] = std::nan("");
+  EXPECT_FALSE(same_bits_but_for_sums(other, answer));
+  other = answer;
+  other.key_gradient.values[0] = 0.5 + 1.0 / 512;
+  EXPECT_FALSE(same_bits_but_for_sums(other, answer));
+}
+
 }  // namespace
 }  // namespace oracle
