@@ -12,6 +12,7 @@ namespace flashspan_device {
 constexpr int words_per_row = 4;  // of a bit tile
 constexpr int bits_per_word = block_n / words_per_row;
 static_assert(block_n % 8 == 0 && bits_per_word <= 32, "a row of a tile is four words");
+static_assert(!bits_by_key || block_m <= 128, "so is one of a key");
 // A thread makes one word of several rows, this far apart.
 constexpr int row_step = plan_threads / words_per_row;
 constexpr int rows_per_thread = (block_m + row_step - 1) / row_step;

@@ -214,7 +214,8 @@ Tally expect_exact(const PlanRequest& request) {
 PlanRequest request_of(const Program& program, const mask::Bindings& bindings, kernel::TileConfig tile,
                        std::int64_t q_len, std::int64_t kv_len, Direction direction = Direction::backward) {
   PlanRequest request;
-  request.direction = direction;
+  // A key's word has no room for more queries; no backward has such tiles.
+  request.direction = tile.block_m > 128 ? Direction::forward : direction;
   request.tile = tile;
   request.shape = {1, 2, 1, q_len, kv_len, 64, 64};
   request.program = &program;
