@@ -47,14 +47,15 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
 Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts& facts) {
   const auto shape = validate(call, facts);
   if (!shape) return shape.error();
+  const RowPlacement rows = row_placement(call);
   const SpecChoice choice{call.direction,
                           facts.target,
                           call.query.dtype,
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
-                          rows_aligned(call),
+                          rows.aligned,
                           kernel::worth_splitting(*shape),
-                          {call.deterministic, rows_expanded(call)}};
+                          {call.deterministic, rows.expanded}};
   auto spec = choose_spec(choice, *call.mask, call.score);
   if (!spec) return spec.error();
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};

@@ -12,43 +12,28 @@ namespace {
 
 constexpr std::int64_t copy_bytes = 16;  // the widest copy that the kernels use
 
-/// True if `holds` for the strides of all axes that are used, except the last.
-template <typename Holds>
-bool all_strides(const TensorView& view, const Holds& holds) {
+void place_rows(const TensorView& view, RowPlacement& placement) {
+  const std::int64_t element_bytes = size_in_bytes(view.dtype);
+  if (reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes != 0) placement.aligned = false;
   for (int axis = 0; axis + 1 < view.rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
-    if (view.shape[index] > 1 && !holds(view.strides[index])) return false;
+    const std::int64_t stride = view.strides[index];
+    if (view.shape[index] <= 1) continue;  // never used
+    if (stride < 0 || stride * element_bytes % copy_bytes != 0) placement.aligned = false;
+    if (stride == 0) placement.expanded = true;
   }
-  return true;
-}
-
-bool rows_aligned(const TensorView& view) {
-  const std::int64_t element_bytes = size_in_bytes(view.dtype);
-  return reinterpret_cast<std::uintptr_t>(view.data) % copy_bytes == 0 &&
-         all_strides(view, [element_bytes](std::int64_t stride) {
-           return stride >= 0 && stride * element_bytes % copy_bytes == 0;
-         });
-}
-
-/// True if `holds` for every tensor of rows; statistics are read by the element.
-template <typename Holds>
-bool all_rows(const AttentionCall& call, const Holds& holds) {
-  const CallTensors tensors(call);
-  for (const CallTensor& tensor : tensors.all()) {
-    if (tensor.view->rank == 4 && !holds(*tensor.view)) return false;
-  }
-  return true;
 }
 
 }  // namespace
 
-bool rows_aligned(const AttentionCall& call) {
-  return all_rows(call, [](const TensorView& view) { return rows_aligned(view); });
-}
-
-bool rows_expanded(const AttentionCall& call) {
-  return !all_rows(
-      call, [](const TensorView& view) { return all_strides(view, [](std::int64_t stride) { return stride != 0; }); });
+RowPlacement row_placement(const AttentionCall& call) {
+  RowPlacement placement;
+  const CallTensors tensors(call);
+  for (const CallTensor& tensor : tensors.all()) {
+    // Statistics are read by the element.
+    if (tensor.view->rank == 4) place_rows(*tensor.view, placement);
+  }
+  return placement;
 }
 
 const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction) {

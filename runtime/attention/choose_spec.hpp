@@ -25,11 +25,12 @@ struct SpecChoice {
 [[nodiscard]] Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask,
                                                      const BoundScore* score);
 
-/// True if every row of every tensor of the call starts at a multiple of 16 bytes, and none at a lower address than the
-/// one before.
-[[nodiscard]] bool rows_aligned(const AttentionCall& call);
-/// True if rows, heads or batches of a tensor of the call stand at one address.
-[[nodiscard]] bool rows_expanded(const AttentionCall& call);
+/// How the rows of a call's tensors stand in memory.
+struct RowPlacement {
+  bool aligned = true;  ///< every row starts at a multiple of 16 bytes, and none at a lower address than the one before
+  bool expanded = false;  ///< rows, heads or batches of a tensor stand at one address
+};
+[[nodiscard]] RowPlacement row_placement(const AttentionCall& call);
 
 [[nodiscard]] const mask::Lowering& lowering_of(const BoundMask& mask, Direction direction);
 

@@ -134,10 +134,10 @@ TEST_F(AttentionPath, ExpandedInputsAreAlignedButNotForTheCopyEngine) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     AttentionCall filled = call(direction, 5, 7);
     filled.key.strides[2] = 0;
-    EXPECT_TRUE(rows_aligned(filled));
-    EXPECT_TRUE(rows_expanded(filled));
+    EXPECT_TRUE(row_placement(filled).aligned);
+    EXPECT_TRUE(row_placement(filled).expanded);
     filled.key.shape[2] = 1;
-    EXPECT_FALSE(rows_expanded(filled)) << "the stride of an axis of one element is never used";
+    EXPECT_FALSE(row_placement(filled).expanded) << "the stride of an axis of one element is never used";
   }
 }
 
