@@ -25,7 +25,9 @@ while IFS= read -r template; do
   # The stand-in for the spec has the tile and the shared memory of one family and direction at a time.
   case "$template" in
     */backward_mma.cuh) read_alone "$template" -DFLASHSPAN_LINT_BACKWARD ;;
-    */backward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD ;;
+    */backward_query_pass.cuh)
+      read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD -DFLASHSPAN_LINT_TWO_PASSES ;;
+    */backward_hopper.cuh | */backward_keys.cuh | */backward_roles.cuh | */backward_query_sums.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD ;;
     */forward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER ;;
     *) read_alone "$template" ;;
   esac

@@ -156,6 +156,7 @@ int main(int count, char** arguments) {
                  "rounds that time what the host spends in a forward; needs a small problem; 0: do not")
       ->capture_default_str();
   app.add_flag("--serve", what.serve, "then answer lines 'forward N' and 'backward N' with a round's {\"ms\": ..}");
+  app.add_flag("--deterministic", options.deterministic, "a backward that gives the same bits every time");
   app.add_flag("--forward-only", forward_only, "no backward: neither compiled nor run");
   app.add_option("--inputs", inputs, "folder with q, k, v, do as raw files instead of random numbers");
   app.add_option("--results", results, "folder that gets out, lse, dq, dk, dv as raw files");

@@ -95,6 +95,7 @@ Result<Case::Tensor> Case::make(DType dtype, std::initializer_list<std::int64_t>
 Result<std::unique_ptr<Case>> Case::create(Attention attention, const CaseOptions& options) {
   std::unique_ptr<Case> one(new Case(std::move(attention)));
   one->has_backward_ = options.backward;
+  one->backward_.deterministic = options.deterministic;
   if (auto made = one->allocate(options); !made) return made.error();
   if (auto filled = one->fill(options); !filled) return filled.error();
   if (auto bound = one->bind_mask(options); !bound) return bound.error();

@@ -22,6 +22,7 @@ struct CaseOptions {
   std::vector<std::string> scalars;              ///< "left=1023": integers
   std::optional<std::filesystem::path> inputs;   ///< folder with q, k, v, do as raw files; else random numbers
   std::optional<std::filesystem::path> results;  ///< folder that gets out, lse, dq, dk, dv as raw files
+  bool deterministic = false;                    ///< as in BackwardCall
   bool backward = true;                          ///< whether there is a backward at all; else no gradients either
 };
 

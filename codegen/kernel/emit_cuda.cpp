@@ -37,15 +37,21 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };\n";
   constant("Lowering", "lowering", std::string("Lowering::") + to_string(spec.lowering));
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
+  constant("bool", "bits_by_query", boolean(spec.direction == Direction::forward || spec.two_passes));
   constant("bool", "bits_by_key", boolean(spec.direction == Direction::backward));
   constant("bool", "has_score", boolean(!spec.score.empty()));
   constant("bool", "aligned", boolean(spec.aligned));
   constant("bool", "split_rows", boolean(spec.split_rows));
+  constant("bool", "two_passes", boolean(spec.two_passes));
   constant("int", "block_m", std::to_string(tile.block_m));
   constant("int", "block_n", std::to_string(tile.block_n));
   constant("int", "num_warps", std::to_string(tile.num_warps));
   constant("int", "num_stages", std::to_string(tile.num_stages));
   constant("int", "query_stages", std::to_string(query_stages(spec)));
+  constant("int", "query_step", std::to_string(step_sizes(spec).queries));
+  constant("int", "key_step", std::to_string(step_sizes(spec).keys));
+  constant("int", "key_stages", std::to_string(query_pass_stages(spec).keys));
+  constant("int", "value_stages", std::to_string(query_pass_stages(spec).values));
   constant("int", "column_groups", std::to_string(tile.num_warps * rows_per_warp / tile.block_m));
   constant("int", "query_gradient_columns", std::to_string(query_gradient_share(spec).columns));
   constant("int", "shared_bytes", std::to_string(shared_memory_bytes(spec)));
@@ -73,7 +79,8 @@ std::string main_text(const KernelSpec& spec) {
     case Direction::forward:
       return text + "#include \"attention/forward_" + to_string(spec.family) + ".cuh\"\n";
     case Direction::backward:
-      return text + "#include \"attention/backward_" + to_string(spec.family) + ".cuh\"\n";
+      if (spec.family == KernelFamily::mma) return text + "#include \"attention/backward_mma.cuh\"\n";
+      return text + "#include \"attention/backward_query_" + (spec.two_passes ? "pass" : "sums") + ".cuh\"\n";
   }
   return text;
 }

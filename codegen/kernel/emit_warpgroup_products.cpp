@@ -201,53 +201,98 @@ std::vector<Product> forward_products(const KernelSpec& spec) {
            .start = Start::itself}};
 }
 
+/// Of the pass that is stationary over queries: rows are 64 queries of a warpgroup, all of a step's keys at a time.
+std::vector<Product> query_pass_products(const KernelSpec& spec) {
+  const TileConfig& tile = spec.tile;
+  const int keys = step_sizes(spec).keys;
+  return {{.comment = "scores = Q K^T; 64 queries of a warpgroup.",
+           .function = "multiply_row_scores",
+           .result = "scores",
+           .a = {"query", Layout::inner_along_columns, tile.block_m},
+           .b = {"key", Layout::inner_along_columns, keys},
+           .columns = keys,
+           .inner = padded_head_dim(spec.head_dim_qk),
+           .start = Start::zero},
+          {.comment = "weight_gradients = dO V^T; 64 queries of a warpgroup.",
+           .function = "multiply_row_gradients",
+           .result = "weight_gradients",
+           .a = {"out_gradient", Layout::inner_along_columns, tile.block_m},
+           .b = {"value", Layout::inner_along_columns, keys},
+           .columns = keys,
+           .inner = padded_head_dim(spec.head_dim_v),
+           .start = Start::zero},
+          {.comment = "query_gradient += dS K; 64 queries of a warpgroup, dS as operand fragments.",
+           .function = "accumulate_query_gradient",
+           .result = "query_gradient",
+           .a = {"score_gradients", Layout::fragments, 0},
+           .b = {"key", Layout::inner_along_rows, keys},
+           .columns = padded_head_dim(spec.head_dim_qk),
+           .inner = keys,
+           .start = Start::either}};
+}
+
 /// Rows of the first two and of the gradients of key and value are 64 keys of a warpgroup; those of the last, 64
-/// queries.
+/// queries. The gradient of the key stands twice, as the template names both forms and a constant takes one out.
 std::vector<Product> backward_products(const KernelSpec& spec) {
   const TileConfig& tile = spec.tile;
   const int head_dim_qk = padded_head_dim(spec.head_dim_qk);
   const int head_dim_v = padded_head_dim(spec.head_dim_v);
   const QueryGradientShare share = query_gradient_share(spec);
-  return {{.comment = "scores = K Q^T; 64 keys of a warpgroup.",
-           .function = "multiply_scores",
-           .result = "scores",
-           .a = {"key", Layout::inner_along_columns, tile.block_n},
-           .b = {"query", Layout::inner_along_columns, tile.block_m},
-           .columns = tile.block_m,
-           .inner = head_dim_qk,
-           .start = Start::zero},
-          {.comment = "weight_gradients = V dO^T; 64 keys of a warpgroup.",
-           .function = "multiply_weight_gradients",
-           .result = "weight_gradients",
-           .a = {"value", Layout::inner_along_columns, tile.block_n},
-           .b = {"out_gradient", Layout::inner_along_columns, tile.block_m},
-           .columns = tile.block_m,
-           .inner = head_dim_v,
-           .start = Start::zero},
-          {.comment = "value_gradient += P^T dO; 64 keys of a warpgroup, P^T as operand fragments.",
-           .function = "accumulate_value_gradient",
-           .result = "value_gradient",
-           .a = {"weights", Layout::fragments, 0},
-           .b = {"out_gradient", Layout::inner_along_rows, tile.block_m},
-           .columns = head_dim_v,
-           .inner = tile.block_m,
-           .start = Start::either},
-          {.comment = "key_gradient += dS^T Q; 64 keys of a warpgroup.",
-           .function = "accumulate_key_gradient",
-           .result = "key_gradient",
-           .a = {"score_gradients", Layout::inner_along_columns, tile.block_n},
-           .b = {"query", Layout::inner_along_rows, tile.block_m},
-           .columns = head_dim_qk,
-           .inner = tile.block_m,
-           .start = Start::either},
-          {.comment = "query_gradient = dS K; a warpgroup's share.",
-           .function = "multiply_query_gradient",
-           .result = "query_gradient",
-           .a = {"score_gradients", Layout::inner_along_rows, tile.block_n},
-           .b = {"key", Layout::inner_along_rows, tile.block_n},
-           .columns = share.columns,
-           .inner = share.keys,
-           .start = Start::zero}};
+  const StepSizes step = step_sizes(spec);
+  std::vector<Product> products{
+      {.comment = "scores = K Q^T; 64 keys of a warpgroup.",
+       .function = "multiply_scores",
+       .result = "scores",
+       .a = {"key", Layout::inner_along_columns, tile.block_n},
+       .b = {"query", Layout::inner_along_columns, step.queries},
+       .columns = step.queries,
+       .inner = head_dim_qk,
+       .start = Start::zero},
+      {.comment = "weight_gradients = V dO^T; 64 keys of a warpgroup.",
+       .function = "multiply_weight_gradients",
+       .result = "weight_gradients",
+       .a = {"value", Layout::inner_along_columns, tile.block_n},
+       .b = {"out_gradient", Layout::inner_along_columns, step.queries},
+       .columns = step.queries,
+       .inner = head_dim_v,
+       .start = Start::zero},
+      {.comment = "value_gradient += P^T dO; 64 keys of a warpgroup, P^T as operand fragments.",
+       .function = "accumulate_value_gradient",
+       .result = "value_gradient",
+       .a = {"weights", Layout::fragments, 0},
+       .b = {"out_gradient", Layout::inner_along_rows, step.queries},
+       .columns = head_dim_v,
+       .inner = step.queries,
+       .start = Start::either},
+      {.comment = "key_gradient += dS^T Q; 64 keys of a warpgroup.",
+       .function = "accumulate_key_gradient",
+       .result = "key_gradient",
+       .a = {"score_gradients", Layout::inner_along_columns, tile.block_n},
+       .b = {"query", Layout::inner_along_rows, step.queries},
+       .columns = head_dim_qk,
+       .inner = step.queries,
+       .start = Start::either},
+      {.comment = "key_gradient += dS^T Q; 64 keys of a warpgroup, dS^T as operand fragments.",
+       .function = "accumulate_key_gradient",
+       .result = "key_gradient",
+       .a = {"score_gradients", Layout::fragments, 0},
+       .b = {"query", Layout::inner_along_rows, step.queries},
+       .columns = head_dim_qk,
+       .inner = step.queries,
+       .start = Start::either},
+      {.comment = "query_gradient = dS K; a warpgroup's share.",
+       .function = "multiply_query_gradient",
+       .result = "query_gradient",
+       .a = {"score_gradients", Layout::inner_along_rows, tile.block_n},
+       .b = {"key", Layout::inner_along_rows, tile.block_n},
+       .columns = share.columns,
+       .inner = share.keys,
+       .start = Start::zero}};
+  if (spec.two_passes) {
+    const auto of_queries = query_pass_products(spec);
+    products.insert(products.end(), of_queries.begin(), of_queries.end());
+  }
+  return products;
 }
 
 }  // namespace

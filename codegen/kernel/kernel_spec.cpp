@@ -148,6 +148,7 @@ std::string KernelSpec::to_text() const {
   put(text, "score", score);
   put(text, "aligned", aligned ? "true" : "false");
   put(text, "split_rows", split_rows ? "true" : "false");
+  put(text, "two_passes", two_passes ? "true" : "false");
   put(text, "block_m", std::to_string(tile.block_m));
   put(text, "block_n", std::to_string(tile.block_n));
   put(text, "num_warps", std::to_string(tile.num_warps));
@@ -172,6 +173,7 @@ Result<KernelSpec> KernelSpec::from_text(const std::string& text) {
   spec.score = reader.text("score");
   spec.aligned = reader.one_of<bool>("aligned", "true or false", bool_from_string);
   spec.split_rows = reader.one_of<bool>("split_rows", "true or false", bool_from_string);
+  spec.two_passes = reader.one_of<bool>("two_passes", "true or false", bool_from_string);
   spec.tile.block_m = reader.number("block_m");
   spec.tile.block_n = reader.number("block_n");
   spec.tile.num_warps = reader.number("num_warps");
@@ -191,6 +193,7 @@ std::string KernelSpec::summary() const {
   if (!score.empty()) text += " score";
   if (!aligned) text += " unaligned";
   if (split_rows) text += " split";
+  if (two_passes) text += " two-pass";
   return text;
 }
 
@@ -209,6 +212,7 @@ std::size_t KernelSpecHash::operator()(const KernelSpec& spec) const noexcept {
   mix(std::hash<std::string>{}(spec.score));
   mix(spec.aligned ? 1 : 0);
   mix(spec.split_rows ? 1 : 0);
+  mix(spec.two_passes ? 1 : 0);
   mix(static_cast<std::size_t>(spec.tile.block_m));
   mix(static_cast<std::size_t>(spec.tile.block_n));
   mix(static_cast<std::size_t>(spec.tile.num_warps));

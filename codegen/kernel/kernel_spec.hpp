@@ -50,6 +50,8 @@ struct KernelSpec {
   bool aligned = true;
   /// Forward of the hopper family: rows of tiles are cut into portions (worth_splitting()).
   bool split_rows = false;
+  /// Backward of the hopper family: dQ has a pass of its own, stationary over queries, and no sums in memory.
+  bool two_passes = false;
   TileConfig tile;
 
   friend bool operator==(const KernelSpec&, const KernelSpec&) = default;

@@ -54,7 +54,15 @@ constexpr std::array narrow_hopper_backward_tiles{
 constexpr std::array hopper_backward_tiles{
     TileConfig{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2},
 };
-constexpr int widest_hopper_backward = 128;
+// One tile for both passes; the steps within it are smaller (step_sizes()).
+constexpr std::array two_pass_tiles{
+    TileConfig{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2},
+};
+// Past this, dK or dV of 64 keys are all that a warpgroup holds (templates/attention/backward_roles.cuh).
+constexpr int widest_one_pass = 128;
+constexpr std::array wide_two_pass_tiles{
+    TileConfig{.block_m = 128, .block_n = 64, .num_warps = 8, .num_stages = 2},
+};
 constexpr int widest_scored_hopper = 192;
 constexpr TileConfig cpu_tile{.block_m = 64, .block_n = 64, .num_warps = 1, .num_stages = 1};
 
@@ -68,6 +76,8 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
   const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
   if (spec.direction == Direction::backward) {
+    if (head_dim > widest_one_pass) return wide_two_pass_tiles;
+    if (spec.two_passes) return two_pass_tiles;
     if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_backward_tiles;
     return hopper_backward_tiles;
   }
@@ -106,11 +116,13 @@ std::int64_t mma_shared_bytes(const KernelSpec& spec, const TileConfig& tile) {
 constexpr int panel_columns = 64;  // templates/ptx/warpgroup.cuh
 constexpr std::int64_t panel_row_bytes = panel_columns * bytes_per_element;
 
+std::int64_t panels_of(int head_dim) { return (head_dim + panel_columns - 1) / panel_columns; }
+
 /// Panels, and the barriers, items and portions of templates/attention/forward_hopper.cuh.
 std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile) {
   const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
-  const std::int64_t qk_panels = (spec.head_dim_qk + panel_columns - 1) / panel_columns;
-  const std::int64_t v_panels = (spec.head_dim_v + panel_columns - 1) / panel_columns;
+  const std::int64_t qk_panels = panels_of(spec.head_dim_qk);
+  const std::int64_t v_panels = panels_of(spec.head_dim_v);
   return (query_stages(spec) * tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) *
              panel_row_bytes +
          exchange_bytes;
@@ -118,15 +130,34 @@ std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile
 
 /// Panels of key, value, query, dO and dS; LSE and delta of the query rows, barriers and items of
 /// templates/attention/backward_hopper.cuh.
-std::int64_t hopper_backward_bytes(const KernelSpec& spec, const TileConfig& tile) {
+std::int64_t key_pass_bytes(const KernelSpec& spec, const TileConfig& tile, const StepSizes& step) {
   constexpr std::int64_t bytes_per_float = 4;
-  constexpr std::int64_t exchange_bytes = 256;
-  constexpr std::int64_t score_gradient_buffers = 2;
-  const std::int64_t panels =
-      (spec.head_dim_qk + panel_columns - 1) / panel_columns + (spec.head_dim_v + panel_columns - 1) / panel_columns;
-  const std::int64_t rows = tile.block_n + tile.num_stages * tile.block_m;
-  return (rows * panels + score_gradient_buffers * tile.block_n * (tile.block_m / panel_columns)) * panel_row_bytes +
-         2 * tile.num_stages * tile.block_m * bytes_per_float + exchange_bytes;
+  constexpr std::int64_t exchange_bytes = 384;
+  const std::int64_t score_gradient_buffers = spec.two_passes ? 0 : 2;
+  const bool weights_handed_over = std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass;
+  const std::int64_t weight_bytes = weights_handed_over ? 2 * tile.block_n * step.queries * bytes_per_float : 0;
+  const std::int64_t rows = tile.block_n + tile.num_stages * step.queries;
+  const std::int64_t panels = panels_of(spec.head_dim_qk) + panels_of(spec.head_dim_v);
+  return (rows * panels + score_gradient_buffers * tile.block_n * (step.queries / panel_columns)) * panel_row_bytes +
+         weight_bytes + 2 * tile.num_stages * step.queries * bytes_per_float + exchange_bytes;
+}
+
+/// Panels of query, dO, key and value; barriers and items of templates/attention/backward_query_pass.cuh.
+std::int64_t query_pass_bytes(const KernelSpec& spec, const TileConfig& tile, const StepSizes& step) {
+  constexpr std::int64_t exchange_bytes = 512;
+  const QueryPassStages stages = query_pass_stages(spec);
+  const std::int64_t key_rows = tile.block_m + stages.keys * step.keys;
+  const std::int64_t value_rows = tile.block_m + stages.values * step.keys;
+  return (key_rows * panels_of(spec.head_dim_qk) + value_rows * panels_of(spec.head_dim_v)) * panel_row_bytes +
+         exchange_bytes;
+}
+
+std::int64_t hopper_backward_bytes(const KernelSpec& spec, const TileConfig& tile) {
+  KernelSpec tiled = spec;
+  tiled.tile = tile;
+  const StepSizes step = step_sizes(tiled);
+  const std::int64_t bytes = key_pass_bytes(spec, tile, step);
+  return spec.two_passes ? std::max(bytes, query_pass_bytes(spec, tile, step)) : bytes;
 }
 
 /// Of a spec with this tile in place of its own.
@@ -196,10 +227,12 @@ FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
     return {KernelFamily::mma, "whether the copy engine takes a stride of 0 is nowhere said, and a tensor has one"};
   }
   if (spec.direction == Direction::backward) {
-    if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_hopper_backward) {
-      return {KernelFamily::mma, "the wgmma backward takes head dims up to 128"};
+    if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass) {
+      return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, as head dims past 128 leave it no registers"};
     }
-    if (needs.deterministic) return {KernelFamily::mma, "the wgmma backward sums dQ in no fixed order"};
+    if (needs.deterministic) {
+      return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, so that its sums have one order"};
+    }
   }
   return {KernelFamily::hopper,
           "sm_90a, and every row starts at a multiple of 16 bytes (mma if mask or score take too many registers)"};
@@ -211,6 +244,7 @@ std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
   fallback.family = KernelFamily::mma;
   fallback.lowering = served_lowering(fallback, spec.lowering);
   fallback.split_rows = spec.split_rows && can_split_rows(fallback);
+  fallback.two_passes = false;
   const auto tile = default_tile(fallback, /*light_mask=*/false);
   if (!tile) return std::nullopt;
   fallback.tile = *tile;
@@ -222,10 +256,28 @@ mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lo
   return evaluates && lowering != mask::LoweringKind::none ? mask::LoweringKind::expression : lowering;
 }
 
+bool takes_two_passes(const KernelSpec& spec, const FamilyNeeds& needs) {
+  if (spec.direction == Direction::forward || spec.family != KernelFamily::hopper) return false;
+  return needs.deterministic || std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass;
+}
+
+StepSizes step_sizes(const KernelSpec& spec) {
+  constexpr int short_step = 64;
+  if (spec.two_passes) return {.queries = short_step, .keys = short_step};
+  return {.queries = spec.tile.block_m, .keys = spec.tile.block_n};
+}
+
+QueryPassStages query_pass_stages(const KernelSpec& spec) {
+  const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
+  if (head_dim <= widest_one_pass) return {.keys = 4, .values = 3};
+  constexpr int three_panels = 192;
+  return head_dim <= three_panels ? QueryPassStages{.keys = 3, .values = 2} : QueryPassStages{.keys = 2, .values = 1};
+}
+
 QueryGradientShare query_gradient_share(const KernelSpec& spec) {
   constexpr int warpgroup_rows = 64;
   const int columns = padded_head_dim(spec.head_dim_qk);
-  if (spec.tile.block_m > warpgroup_rows) return {.columns = columns, .keys = spec.tile.block_n, .sums = 2};
+  if (step_sizes(spec).queries > warpgroup_rows) return {.columns = columns, .keys = spec.tile.block_n, .sums = 2};
   if (columns > panel_columns) return {.columns = panel_columns, .keys = spec.tile.block_n, .sums = 2};
   return {.columns = columns, .keys = warpgroup_rows, .sums = 1};
 }

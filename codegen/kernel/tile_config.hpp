@@ -50,6 +50,23 @@ struct QueryGradientShare {
   int sums;     ///< shares that are summed apart: 2, or 1 if both warpgroups add to the same
 };
 [[nodiscard]] QueryGradientShare query_gradient_share(const KernelSpec& spec);
+/// True if a backward of the hopper family takes two passes: where sums must have one order.
+[[nodiscard]] bool takes_two_passes(const KernelSpec& spec, const FamilyNeeds& needs);
+
+/// Rows of queries and of keys that a hopper backward works on at a time. In two passes, those of a pass go through its
+/// tiles in steps, as many as leave their scores registers.
+struct StepSizes {
+  int queries;
+  int keys;
+};
+[[nodiscard]] StepSizes step_sizes(const KernelSpec& spec);
+/// Steps of keys, and of values, in flight in the pass that is stationary over queries.
+struct QueryPassStages {
+  int keys;
+  int values;
+};
+[[nodiscard]] QueryPassStages query_pass_stages(const KernelSpec& spec);
+
 /// What serves in place of a kernel whose mask or score takes more registers than it has: the same of a family that
 /// shares fewer of them with the products. Nothing if there is none.
 [[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);

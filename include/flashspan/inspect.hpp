@@ -76,7 +76,8 @@ struct CompileRequest {
   int head_dim_qk = 128;
   int head_dim_v = 128;
   bool aligned = true;
-  bool few_rows = false;  ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
+  bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
+  bool deterministic = false;  ///< as in BackwardCall
   std::optional<std::string> cache_dir;  ///< as in AttentionOptions
 };
 

@@ -46,6 +46,7 @@ attention::SpecChoice choice_of(const Task& task, const CompileRequest& request)
   choice.head_dim_v = request.head_dim_v;
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
+  choice.needs.deterministic = request.deterministic;
   return choice;
 }
 

@@ -57,6 +57,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   if (score != nullptr) spec.score = score->signature;
   spec.aligned = choice.aligned;
   spec.family = kernel::choose_family(spec, choice.needs).family;
+  spec.two_passes = kernel::takes_two_passes(spec, choice.needs);
   spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);
   spec.split_rows = choice.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask.light);

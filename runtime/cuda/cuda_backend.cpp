@@ -152,7 +152,10 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
     std::int64_t blocks;  // 0: not launched
     int threads;
   };
-  constexpr int query_gradient_threads = 256;
+  // Sums are rounded by a block a tile; a pass of its own has the others' blocks.
+  constexpr int rounding_threads = 256;
+  const std::int64_t query_gradient_blocks =
+      spec.two_passes ? std::min(grids.backward_query_gradient, most_blocks) : grids.backward_query_gradient;
   const std::array<Step, 10> steps{
       {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
        {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
@@ -163,7 +166,7 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
        {EntryPoint::backward_dq, grids.backward_dq, threads},
        {EntryPoint::backward_dkdv, grids.backward_dkdv, threads},
        {EntryPoint::backward_tiles, std::min(grids.backward_tiles, most_blocks), threads},
-       {EntryPoint::backward_query_gradient, grids.backward_query_gradient, query_gradient_threads}}};
+       {EntryPoint::backward_query_gradient, query_gradient_blocks, spec.two_passes ? threads : rounding_threads}}};
   // Kernels that take no maps do not look at the fourth.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
   for (const Step& step : steps) {

@@ -61,7 +61,7 @@ std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::Kern
           break;
         case kernel::KernelFamily::hopper:
           entries.emplace_back(EntryPoint::backward_tiles, shared);
-          entries.emplace_back(EntryPoint::backward_query_gradient, 0);
+          entries.emplace_back(EntryPoint::backward_query_gradient, spec.two_passes ? shared : 0);
           break;
       }
       break;

@@ -62,14 +62,14 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
                         static_cast<int>(layout.split.warps)};
   }
   if (spec.lowering == mask::LoweringKind::none) return;
-  const auto lists = [&](const ListParts& parts) {
+  const auto lists = [&](const ListParts& parts, const WorkspacePart& bits) {
     return TilePlanArguments{static_cast<int*>(at(parts.counts)), static_cast<TileEntry*>(at(parts.entries)),
-                             static_cast<int*>(at(parts.order)),  static_cast<unsigned*>(at(layout.bits)),
+                             static_cast<int*>(at(parts.order)),  static_cast<unsigned*>(at(bits)),
                              static_cast<int>(layout.bit_slots),  static_cast<int>(size.batch),
                              static_cast<int>(size.heads)};
   };
-  parameters.by_query = lists(layout.by_query);
-  if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key);
+  parameters.by_query = lists(layout.by_query, layout.query_bits);
+  if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key, layout.key_bits);
   int* const counters = static_cast<int*>(at(layout.counters));
   parameters.next_item = reinterpret_cast<unsigned*>(counters);
   parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2};

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include "codegen/kernel/tile_config.hpp"
+
 namespace flashspan::cuda {
 namespace {
 
@@ -52,11 +54,11 @@ Result<void> describe_inputs(const DriverApi& driver, const kernel::KernelSpec& 
     const TensorView& view;
     int rows;
   };
-  const std::array<Input, 4> inputs{
-      {{"query", &TensorMaps::query, args.query, spec.tile.block_m},
-       {"key", &TensorMaps::key, args.key, spec.tile.block_n},
-       {"value", &TensorMaps::value, args.value, spec.tile.block_n},
-       {"out_gradient", &TensorMaps::out_gradient, args.out_gradient, spec.tile.block_m}}};
+  const kernel::StepSizes step = kernel::step_sizes(spec);
+  const std::array<Input, 4> inputs{{{"query", &TensorMaps::query, args.query, step.queries},
+                                     {"key", &TensorMaps::key, args.key, step.keys},
+                                     {"value", &TensorMaps::value, args.value, step.keys},
+                                     {"out_gradient", &TensorMaps::out_gradient, args.out_gradient, step.queries}}};
   const std::size_t given = spec.direction == Direction::backward ? inputs.size() : inputs.size() - 1;
   for (const Input& input : std::span(inputs).first(given)) {
     const CUresult code =

@@ -62,10 +62,15 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const bool backward = spec.direction == Direction::backward;
   place_lists(layout.by_query, plan.query_tiles, plan.key_tiles);
   if (backward) place_lists(layout.by_key, plan.key_tiles, plan.query_tiles);
-  const std::int64_t bytes_per_slot = std::int64_t{4} * (backward ? spec.tile.block_n : spec.tile.block_m) * word;
-  const bool reads_bits = !backward || spec.lowering == mask::LoweringKind::bit_tiles;
-  layout.bit_slots = reads_bits ? std::min(plan.tiles(), bit_tile_bytes / bytes_per_slot) : 0;
-  place(layout.bits, layout.bit_slots, bytes_per_slot);
+  const std::int64_t bytes_per_query_slot = std::int64_t{4} * spec.tile.block_m * word;
+  const std::int64_t bytes_per_key_slot = std::int64_t{4} * spec.tile.block_n * word;
+  const bool by_query = !backward || spec.two_passes;
+  const bool reads_bits = by_query || spec.lowering == mask::LoweringKind::bit_tiles;
+  const std::int64_t most_slots = std::min(by_query ? bit_tile_bytes / bytes_per_query_slot : plan.tiles(),
+                                           backward ? bit_tile_bytes / bytes_per_key_slot : plan.tiles());
+  layout.bit_slots = reads_bits ? std::min(plan.tiles(), most_slots) : 0;
+  if (by_query) place(layout.query_bits, layout.bit_slots, bytes_per_query_slot);
+  if (backward) place(layout.key_bits, layout.bit_slots, bytes_per_key_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
   place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
@@ -83,7 +88,9 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
       constexpr std::int64_t warpgroup_rows = 64;
       const kernel::QueryGradientShare share = kernel::query_gradient_share(spec);
       place(layout.shifted_lse, rows, word);
-      place(layout.query_gradient_sums, lists * query_tiles * share.sums * warpgroup_rows * share.columns, word);
+      if (!spec.two_passes) {
+        place(layout.query_gradient_sums, lists * query_tiles * share.sums * warpgroup_rows * share.columns, word);
+      }
     }
   }
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;

@@ -48,7 +48,8 @@ struct ListParts {
 struct WorkspaceLayout {
   ListParts by_query;          ///< rows of query tiles
   ListParts by_key;            ///< backward: rows of key tiles
-  WorkspacePart bits;          ///< u32 [bit_slots, 4 block_m], backward: 4 block_n
+  WorkspacePart query_bits;    ///< forward, backward in two passes: u32 [bit_slots, 4 block_m]
+  WorkspacePart key_bits;      ///< backward: u32 [bit_slots, 4 block_n]
   std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
   WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
   WorkspacePart counters;      ///< i32: next_item, slots_taken, blocks_done [2, batch, heads]

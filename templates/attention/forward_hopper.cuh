@@ -5,6 +5,7 @@
 #pragma once
 
 #include "attention/portions.cuh"
+#include "attention/row_items.cuh"
 #include "attention/warpgroup_work.cuh"
 #include "generated/warpgroup_products.cuh"
 #include "ptx/tensor_copy.cuh"
@@ -27,30 +28,6 @@ constexpr int query_bytes = query_panels * query_panel_bytes;
 constexpr int key_bytes = query_panels * key_panel_bytes;
 constexpr int value_bytes = value_panels * key_panel_bytes;
 
-/// What one block works on.
-struct WorkItem {
-  TileList list;
-  int query_tile;
-  int h;
-  int b;
-  int row;            // of tiles, counted over all heads and batches
-  int first_portion;  // of the row; its number
-  int portion;        // this one's number
-  int portions;       // of the row
-  /// Of the computing warps, those whose results are to be written after all. A hidden value row that holds NaN or
-  /// infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt result is never finite: such an item
-  /// is worked on once more, carefully, its partial tiles cleaned of what is not finite. All others need no second
-  /// look, and this is 0.
-  u32 careful;
-};
-
-// In place of an item's count: nothing this time, and nothing any more.
-constexpr int no_item = -1;
-constexpr int no_more_items = -2;
-
-/// Items handed over at a time: the next one is looked up while one is worked on.
-constexpr int item_slots = 2;
-
 /// Shared memory that is no tile.
 struct Exchange {
   TransferBarrier query_full[query_stages], query_empty[query_stages];
@@ -58,9 +35,7 @@ struct Exchange {
   TransferBarrier value_full[num_stages], value_empty[num_stages];
   TransferBarrier value_raw[num_stages];  // arrived, to be cleaned
   TileEntry entries[num_stages];          // of the key tiles
-  TransferBarrier item_full[item_slots], item_empty[item_slots];
-  WorkItem items[item_slots];
-  u32 spoilt[item_slots];  // warps for which the item has to be worked on again
+  ItemSlots items;
   PortionTable portions;
 };
 
@@ -119,9 +94,9 @@ struct Producer {
     Ring<item_slots> slot;
     const int group = p.query_heads / p.kv_heads;
     while (true) {
-      exchange.item_full[slot.index].wait(slot.parity);
-      const WorkItem item = exchange.items[slot.index];
-      exchange.item_empty[slot.index].arrive();
+      exchange.items.full[slot.index].wait(slot.parity);
+      const WorkItem item = exchange.items.item[slot.index];
+      exchange.items.empty[slot.index].arrive();
       slot.advance();
       if (item.list.count == no_more_items) return;
       if (item.list.count <= 0) continue;
@@ -143,42 +118,6 @@ struct Producer {
   }
 };
 
-__device__ __forceinline__ TileList list_of_row(const AttentionParameters& p, int b, int h, int query_tile) {
-  return tile_list(p.by_query, b, h, query_tile, (p.q_len + block_m - 1) / block_m, (p.kv_len + block_n - 1) / block_n);
-}
-
-/// Finds out what row of tiles `number` is. Heads of one section come next to each other, so that they find keys and
-/// values in the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one
-/// last.
-__device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameters& p, int number) {
-  const int query_tiles = (p.q_len + block_m - 1) / block_m;
-  const int heads = p.batch * p.query_heads;
-  const int per_section = p.section_heads * query_tiles;
-  const int first_head = number / per_section * p.section_heads;
-  const int heads_here = heads - first_head < p.section_heads ? heads - first_head : p.section_heads;
-  const int within = number % per_section;
-  const int rank = within / heads_here;
-  const int head = first_head + within - rank * heads_here;
-  const int b = head / p.query_heads;
-  const int h = head - b * p.query_heads;
-  int query_tile;
-  if constexpr (has_plan) {
-    const int plan_b = p.by_query.plan_batch == 1 ? 0 : b;
-    const int plan_h = p.by_query.plan_heads == 1 ? 0 : h;
-    query_tile =
-        p.by_query.order[(static_cast<long long>(plan_b) * p.by_query.plan_heads + plan_h) * query_tiles + rank];
-  } else {
-    query_tile = query_tiles - 1 - rank;
-  }
-  item.b = b;
-  item.h = h;
-  item.query_tile = query_tile;
-  item.list = list_of_row(p, b, h, query_tile);
-  item.row = number;
-  item.first_portion = item.portion = 0;
-  item.portions = 1;
-}
-
 /// Finds out what portion `number` of all rows is. The portions of a row differ by a tile at most.
 __device__ __forceinline__ void look_up_portion(WorkItem& item, const AttentionParameters& p, const PortionTable& table,
                                                 int rows, int number) {
@@ -193,40 +132,17 @@ __device__ __forceinline__ void look_up_portion(WorkItem& item, const AttentionP
   item.list.count = static_cast<int>(tiles * (within + 1) / item.portions) - item.list.first;
 }
 
-/// The one thread that finds work, one item ahead of the others. With a plan the blocks take items as they get free,
-/// longest first; without one all items are alike, and are dealt out. A slot comes back when its item is done, and
-/// tells whether it has to be done again.
+/// The one thread that finds work; see hand_out_rows().
 __device__ __forceinline__ void hand_out_items(const AttentionParameters& p, Exchange& exchange) {
-  const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
+  const int rows = rows_of_tiles(p);
   const int items = split_rows ? exchange.portions.first[rows] : rows;
-  Ring<item_slots> slot = {0, 1};
-  int number = static_cast<int>(blockIdx.x);
-  int slots_without_work = 0;
-  while (true) {
-    exchange.item_empty[slot.index].wait(slot.parity);
-    WorkItem& item = exchange.items[slot.index];
-    if (has_plan && exchange.spoilt[slot.index] != 0) {
-      item.careful = exchange.spoilt[slot.index];
-      exchange.spoilt[slot.index] = 0;
-      slots_without_work = 0;
-    } else if (number < items) {
-      if constexpr (split_rows) {
-        look_up_portion(item, p, exchange.portions, rows, number);
-      } else {
-        look_up(item, p, number);
-      }
-      item.careful = 0;
-      // Every item is taken once, so the counter is 0 again after the last, for a call that reuses the plan.
-      number = static_cast<int>(gridDim.x) +
-               (has_plan ? static_cast<int>(atomicInc(p.next_item, static_cast<unsigned int>(items) - 1)) : number);
-      slots_without_work = 0;
+  hand_out_rows(p, exchange.items, items, [&](WorkItem& item, int number) {
+    if constexpr (split_rows) {
+      look_up_portion(item, p, exchange.portions, rows, number);
     } else {
-      item.list.count = ++slots_without_work < item_slots ? no_item : no_more_items;
+      look_up(item, p, number);
     }
-    exchange.item_full[slot.index].arrive();
-    if (slots_without_work == item_slots) return;
-    slot.advance();
-  }
+  });
 }
 
 constexpr int cleaning_threads = 64;
@@ -239,10 +155,10 @@ __device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* 
   Ring<num_stages> value;
   u32 raw_parity = 0;  // a bit per stage
   while (true) {
-    exchange.item_full[slot.index].wait(slot.parity);
-    const TileList list = exchange.items[slot.index].list;
-    const bool careful = exchange.items[slot.index].careful != 0;
-    exchange.item_empty[slot.index].arrive();
+    exchange.items.full[slot.index].wait(slot.parity);
+    const TileList list = exchange.items.item[slot.index].list;
+    const bool careful = exchange.items.item[slot.index].careful != 0;
+    exchange.items.empty[slot.index].arrive();
     slot.advance();
     if (list.count == no_more_items) return;
 #pragma unroll 1
@@ -309,12 +225,6 @@ struct ScoreScale {
   __device__ __forceinline__ float natural(float score) const { return multiply ? score : score * scale; }
 };
 
-struct MaskPlace {
-  int b;
-  int h;
-  int q;  // the upper of a lane's rows
-};
-
 /// Ranges of visible keys of a lane's two rows, where the mask has them.
 struct RowRanges {
   static constexpr int count = MaskProgram::row_ranges > 0 ? MaskProgram::row_ranges : 1;
@@ -357,29 +267,14 @@ struct Consumer {
     if (entry.mask != evaluated_tile) return;
     words.row[0][0] = 0;
     words.row[1][0] = 0;
-    const MaskPlace place = {computed_here(b), computed_here(h), computed_here(first_q)};
+    const int b = computed_here(this->b);
+    const int h = computed_here(this->h);
+    const int q = computed_here(first_q);
 #pragma unroll 2
     for (int e = 0; e < elements_per_row; ++e) {
-      evaluate_column(words.row[0][0], words.row[1][0], place, entry.tile * block_n + column + e / 2 * 8 + e % 2, e);
-    }
-  }
-
-  /// Flag `e` of both rows, for key `k`.
-  __device__ __forceinline__ void evaluate_column(u32& upper, u32& lower, const MaskPlace& at, int k, int e) const {
-    const u32 flag = 1u << e;
-    if constexpr (lowering == Lowering::column_bounds) {
-      constexpr int count = MaskProgram::column_ranges > 0 ? MaskProgram::column_ranges : 1;
-      int begin[count];
-      int end[count];
-      MaskProgram::ranges_of_column(mask, at.b, at.h, k, p.q_len, p.kv_len, begin, end);
-#pragma unroll
-      for (int range = 0; range < count; ++range) {
-        if (begin[range] <= at.q && at.q < end[range]) upper |= flag;
-        if (begin[range] <= at.q + 8 && at.q + 8 < end[range]) lower |= flag;
-      }
-    } else {
-      if (MaskProgram::visible(mask, at.b, at.h, at.q, k, p.q_len, p.kv_len)) upper |= flag;
-      if (MaskProgram::visible(mask, at.b, at.h, at.q + 8, k, p.q_len, p.kv_len)) lower |= flag;
+      const ColumnFlags found = flags_of_column(p, mask, b, h, q, entry.tile * block_n + column + e / 2 * 8 + e % 2);
+      if (found.upper) words.row[0][0] |= 1u << e;
+      if (found.lower) words.row[1][0] |= 1u << e;
     }
   }
 
@@ -654,11 +549,11 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   Ring<item_slots> slot;
   turns.begin();
   while (true) {
-    exchange.item_full[slot.index].wait(slot.parity);
-    const WorkItem item = exchange.items[slot.index];
+    exchange.items.full[slot.index].wait(slot.parity);
+    const WorkItem item = exchange.items.item[slot.index];
     if (item.list.count == no_more_items) return;
     if (item.list.count == no_item) {
-      exchange.item_empty[slot.index].arrive();
+      exchange.items.empty[slot.index].arrive();
       slot.advance();
       continue;
     }
@@ -744,15 +639,15 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     }
     if (query_in_use) supply.give_back_query();
     // The item is read again: what only its end needs would else stay in registers.
-    const WorkItem& done = exchange.items[slot.index];
+    const WorkItem& done = exchange.items.item[slot.index];
     bool spoilt;
     if constexpr (split_rows) {
       spoilt = conclude_portion(c, softmax, out, done);
     } else {
       spoilt = conclude_row(c, softmax, out, done);
     }
-    if (has_plan && spoilt && first_lane) atomicOr(&exchange.spoilt[slot.index], 1u << row / 16);
-    exchange.item_empty[slot.index].arrive();
+    if (has_plan && spoilt && first_lane) atomicOr(&exchange.items.spoilt[slot.index], 1u << row / 16);
+    exchange.items.empty[slot.index].arrive();
     slot.advance();
   }
 }
@@ -779,18 +674,13 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.value_empty[stage].init(num_warps);
       exchange.value_raw[stage].init(1);
     }
-    for (int slot = 0; slot < item_slots; ++slot) {
-      exchange.item_full[slot].init(1);
-      // Every thread that reads items: those that compute, the one that copies, and those that clean.
-      exchange.item_empty[slot].init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
-      exchange.spoilt[slot] = 0;
-    }
+    // Every thread that reads items: those that compute, the one that copies, and those that clean.
+    exchange.items.init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
     barriers_visible();
   }
   __syncthreads();
   if constexpr (split_rows) {
-    const int rows = (p.q_len + block_m - 1) / block_m * p.query_heads * p.batch;
-    exchange.portions.divide(rows, [&p](int row) {
+    exchange.portions.divide(rows_of_tiles(p), [&p](int row) {
       WorkItem item;
       look_up(item, p, row);
       return item.list.count;

@@ -46,13 +46,13 @@ constexpr int group_rows = 64;
 //
 // Bit tiles hold the exact mask of block_m x block_n pairs, block_n <= 128, in the order of the accumulator fragments
 // of mma and wgmma: bit e of word slot * 4 block_m + 4 row + quad is the pair (row, 8 (e / 2) + 2 quad + e % 2). Pairs
-// outside the lengths are 0. In a backward, rows are keys: bit e of word slot * 4 block_n + 4 key + quad is the pair
-// (8 (e / 2) + 2 quad + e % 2, key), block_m <= 128.
+// outside the lengths are 0. In lists by key, rows are keys: bit e of word slot * 4 block_n + 4 key + quad is the pair
+// (8 (e / 2) + 2 quad + e % 2, key), block_m <= 128. A backward has these, and both if it takes two passes.
 struct TilePlanArguments {
   int* counts;         // [plan_batch, plan_heads, rows]
   TileEntry* entries;  // [plan_batch, plan_heads, rows, across], ascending by tile, `counts` of them valid
   int* order;          // [plan_batch, plan_heads, rows]: rows, most expensive first; among equals the last row first
-  unsigned int* bits;  // [slots, 4 block_m], backward: 4 block_n; null: none
+  unsigned int* bits;  // [slots, 4 block_m], by key: 4 block_n
   int bit_slots;       // capacity in tiles
   int plan_batch;      // 1 if the mask does not depend on b
   int plan_heads;      // 1 if the mask does not depend on h

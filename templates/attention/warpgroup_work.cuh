@@ -3,7 +3,8 @@
 #pragma once
 
 #include "attention/work.cuh"
-#include "ptx/barrier.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "ptx/warpgroup.cuh"
 
 namespace flashspan_device {
 
@@ -20,6 +21,21 @@ struct Ring {
     }
   }
 };
+
+/// Items handed over at a time: the next one is looked up while one is worked on.
+constexpr int item_slots = 2;
+/// In place of an item's count.
+constexpr int no_more_items = -1;
+
+/// Starts the copies of a panel of `rows` rows, in boxes of `box_rows`.
+template <int rows, int box_rows>
+__device__ __forceinline__ void copy_panel(u32 shared, const TensorMap* map, TransferBarrier& barrier, int column,
+                                           int row, int head, int batch) {
+#pragma unroll
+  for (int box = 0; box < rows; box += box_rows) {
+    copy_box(shared + box * panel_row_bytes, map, barrier, column, row + box, head, batch);
+  }
+}
 
 /// Flags of word `word` for the elements in columns below `limit`, counted from the lane's first column.
 __device__ __forceinline__ u32 columns_below(int limit, int word) {

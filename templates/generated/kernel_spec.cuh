@@ -15,17 +15,35 @@ constexpr bool aligned = true;
 constexpr bool split_rows = true;
 constexpr int column_groups = 1;
 constexpr int query_gradient_columns = 64;
+constexpr int query_step = 64;
+constexpr int key_stages = 4;
+constexpr int value_stages = 3;
 #if defined(FLASHSPAN_LINT_BACKWARD)
 constexpr bool bits_by_key = true;
 #else
 constexpr bool bits_by_key = false;
 #endif
-#if defined(FLASHSPAN_LINT_HOPPER) && defined(FLASHSPAN_LINT_BACKWARD)
+#if defined(FLASHSPAN_LINT_TWO_PASSES)
+constexpr bool bits_by_query = true;
+constexpr bool two_passes = true;
+constexpr int key_step = 64;
+#else
+constexpr bool bits_by_query = !bits_by_key;
+constexpr bool two_passes = false;
+constexpr int key_step = 128;
+#endif
+#if defined(FLASHSPAN_LINT_TWO_PASSES)
+constexpr int block_m = 128;
+constexpr int block_n = 128;
+constexpr int num_warps = 8;
+constexpr int num_stages = 2;
+constexpr int shared_bytes = (2 * 128 + (4 + 3) * 64) * 2 * 128 + 512;
+#elif defined(FLASHSPAN_LINT_HOPPER) && defined(FLASHSPAN_LINT_BACKWARD)
 constexpr int block_m = 64;
 constexpr int block_n = 128;
 constexpr int num_warps = 8;
 constexpr int num_stages = 2;
-constexpr int shared_bytes = (128 + 2 * 64) * 4 * 128 + 2 * 128 * 128 + 2 * 2 * 64 * 4 + 256;
+constexpr int shared_bytes = (128 + 2 * 64) * 4 * 128 + 2 * 128 * 128 + 2 * 2 * 64 * 4 + 384;
 #elif defined(FLASHSPAN_LINT_HOPPER)
 constexpr int block_m = 128;
 constexpr int block_n = 128;

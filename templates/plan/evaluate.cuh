@@ -164,20 +164,21 @@ __device__ __forceinline__ unsigned int full_word(int columns, int quad) {
 
 /// A slot for the bits of a partial tile, or evaluated_tile if none is left.
 __device__ __forceinline__ int take_slot(const AttentionParameters& p) {
-  if (p.by_query.bits == nullptr) return evaluated_tile;
+  if (p.by_query.bit_slots == 0) return evaluated_tile;
   const int slot = atomicAdd(p.scratch.slots_taken, 1);
   return slot < p.by_query.bit_slots ? slot : evaluated_tile;
 }
 
 /// By the whole block, which has passed a barrier since the last tile.
 __device__ __forceinline__ void store_bits(const AttentionParameters& p, const ThreadWords& words, int slot) {
-  if constexpr (!bits_by_key) {
+  if constexpr (bits_by_query) {
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
       const long long row = static_cast<long long>(slot) * block_m + ThreadWords::row(i);
       if (ThreadWords::row(i) < block_m) p.by_query.bits[row * words_per_row + ThreadWords::quad()] = words.bits[i];
     }
-  } else {
+  }
+  if constexpr (bits_by_key) {
     __shared__ unsigned int of_queries[block_m * words_per_row];
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {

@@ -51,10 +51,15 @@ oracle::Tensor shape_like(Index batch, Index heads, Index rows, Index columns) {
 }  // namespace
 
 std::string name_of(const testing::TestParamInfo<Place>& place) {
-  return std::string(place.param.kind == DeviceKind::cpu ? "cpu_" : "cuda_") + to_string(place.param.dtype);
+  return std::string(place.param.kind == DeviceKind::cpu ? "cpu_" : "cuda_") + to_string(place.param.dtype) +
+         (place.param.deterministic ? "_deterministic" : "");
 }
 
-std::vector<Place> places() { return places_with({DType::f32, DType::bf16}, {DType::bf16}); }
+std::vector<Place> places() {
+  std::vector<Place> all = places_with({DType::f32, DType::bf16}, {DType::bf16});
+  all.push_back({DeviceKind::cuda, DType::bf16, /*deterministic=*/true});
+  return all;
+}
 
 std::vector<Place> places_of_every_dtype() {
   return places_with({DType::f32, DType::f16, DType::bf16}, {DType::f16, DType::bf16});
@@ -226,7 +231,9 @@ oracle::Problem AttentionTest::problem(const Scenario& scenario, const Inputs& i
 }
 
 oracle::Answer AttentionTest::run(const Scenario& scenario, const Inputs& inputs) const {
-  PlacedCall call(scenario, inputs, device(), dtype());
+  Scenario placed = scenario;
+  placed.deterministic = scenario.deterministic || GetParam().deterministic;
+  PlacedCall call(placed, inputs, device(), dtype());
   expect_value(call.run(attention()));
   return call.read();
 }

@@ -22,9 +22,11 @@ using oracle::Index;
 struct Place {
   DeviceKind kind = DeviceKind::cpu;
   DType dtype = DType::f32;
+  bool deterministic = false;  ///< every backward is asked to be: other kernels serve it then
 };
 [[nodiscard]] std::string name_of(const testing::TestParamInfo<Place>& place);
-/// The places this build can have: f32 and bf16 on the CPU if the CPU back end is built, bf16 on CUDA.
+/// The places this build can have: f32 and bf16 on the CPU if the CPU back end is built, bf16 on CUDA, where backwards
+/// have other kernels if they are to be deterministic.
 [[nodiscard]] std::vector<Place> places();
 /// All the element types: f16 too.
 [[nodiscard]] std::vector<Place> places_of_every_dtype();

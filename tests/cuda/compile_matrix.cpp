@@ -113,6 +113,15 @@ void add_hopper_portions(Matrix& matrix) {
   for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask);
 }
 
+/// Backward kernels of sm_90a that take two passes.
+void add_hopper_two_passes(Matrix& matrix) {
+  SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16, .deterministic = true};
+  for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}, HeadDims{192, 128}, HeadDims{256, 256}}) {
+    for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask);
+    matrix.add(request, head_dims, causal_mask, &softcap_and_alibi);
+  }
+}
+
 /// Backward kernels of sm_90a.
 void add_hopper_backward(Matrix& matrix) {
   SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16};
@@ -180,6 +189,7 @@ int run(const std::string& wanted) {
   add_hopper(matrix);
   add_hopper_portions(matrix);
   add_hopper_backward(matrix);
+  add_hopper_two_passes(matrix);
   add_mma(matrix);
   std::vector<MatrixEntry> entries = matrix.take();
   std::erase_if(entries, [&](const MatrixEntry& entry) { return entry.line.find(wanted) == std::string::npos; });

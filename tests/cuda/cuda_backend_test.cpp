@@ -248,6 +248,27 @@ TEST_F(CudaBackendCalls, AHopperBackwardLaunchesItsKernelsInOrderAndDescribesThe
   EXPECT_NE(parameters.query_gradient_sums, nullptr);
 }
 
+TEST_F(CudaBackendCalls, AHopperBackwardInTwoPassesHasPersistentBlocksInBoth) {
+  open();
+  SmallCall call(Direction::backward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.two_passes = true;
+  call.spec.tile = {128, 128, 8, 2};
+  call.set_shape({2, 66, 33, 500, 600, 128, 128});
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+                                      "attention_backward_tiles", "attention_backward_query_gradient"));
+  for (const std::size_t pass : {std::size_t{4}, std::size_t{5}}) {
+    const auto& launch = driver_.launches[pass];
+    EXPECT_EQ(launch.config.grid_x, 132u) << "a block a processor";
+    EXPECT_EQ(launch.config.block_x, 384u);
+    EXPECT_EQ(launch.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(call.spec)));
+  }
+  for (const auto& map : driver_.tensor_maps) EXPECT_EQ(map.box[1], 64u) << "a step of queries or of keys";
+  EXPECT_EQ(driver_.launches[5].attention.statistics_rows, 512);
+}
+
 TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   open();
   const SmallCall call(Direction::backward);

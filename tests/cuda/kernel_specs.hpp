@@ -47,6 +47,7 @@ struct SpecRequest {
   int head_dim_v = 64;
   bool aligned = true;
   bool few_rows = false;
+  bool deterministic = false;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
@@ -74,7 +75,9 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     if (!score) return score.error();
     spec.score = score->to_signature();
   }
-  spec.family = kernel::choose_family(spec).family;
+  const kernel::FamilyNeeds needs{.deterministic = request.deterministic};
+  spec.family = kernel::choose_family(spec, needs).family;
+  spec.two_passes = kernel::takes_two_passes(spec, needs);
   spec.lowering = kernel::served_lowering(spec, spec.lowering);
   spec.split_rows = request.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask::evaluates_in_few_registers(*mask));

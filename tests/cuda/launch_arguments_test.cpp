@@ -65,12 +65,12 @@ TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
   EXPECT_EQ(parameters.by_query.counts, at(layout.by_query.counts));
   EXPECT_EQ(parameters.by_query.entries, at(layout.by_query.entries));
   EXPECT_EQ(parameters.by_query.order, at(layout.by_query.order));
-  EXPECT_EQ(parameters.by_query.bits, at(layout.bits));
   EXPECT_EQ(parameters.by_query.bit_slots, 2 * 2 * 2);
   EXPECT_EQ(parameters.by_key.counts, at(layout.by_key.counts));
   EXPECT_EQ(parameters.by_key.entries, at(layout.by_key.entries));
   EXPECT_EQ(parameters.by_key.order, at(layout.by_key.order));
-  EXPECT_EQ(parameters.by_key.bits, parameters.by_query.bits) << "one slot for both lists";
+  EXPECT_EQ(parameters.by_key.bits, at(layout.key_bits));
+  EXPECT_EQ(parameters.by_key.bit_slots, parameters.by_query.bit_slots) << "one slot for both lists";
   EXPECT_EQ(parameters.by_key.plan_batch, 2);
   EXPECT_EQ(parameters.by_key.plan_heads, 1);
   EXPECT_EQ(parameters.scratch.undecided, at(layout.undecided));

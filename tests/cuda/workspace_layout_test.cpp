@@ -43,7 +43,8 @@ TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   EXPECT_EQ(layout.by_query.order.bytes, 6 * 2 * 4);
   EXPECT_EQ(layout.by_key.counts.bytes + layout.by_key.entries.bytes + layout.by_key.order.bytes, 0);
   EXPECT_EQ(layout.bit_slots, 6 * 2 * 2);
-  EXPECT_EQ(layout.bits.bytes, 6 * 2 * 2 * 64 * 4 * 4);
+  EXPECT_EQ(layout.query_bits.bytes, 6 * 2 * 2 * 64 * 4 * 4);
+  EXPECT_EQ(layout.key_bits.bytes, 0);
   EXPECT_EQ(layout.undecided.bytes, 6 * 2 * 4);
   EXPECT_EQ(layout.counters.bytes, (2 + 2 * 6) * 4);
   EXPECT_EQ(layout.delta.bytes, 0);
@@ -62,7 +63,24 @@ TEST(Workspace, OfAHopperBackwardPadsRowsToTilesAndHoldsTheSumsOfTheQueryGradien
   EXPECT_EQ(layout.bit_slots, 0) << "expressions read no bits";
   call.spec.lowering = mask::LoweringKind::bit_tiles;
   EXPECT_EQ(layout_of(call).bit_slots, 2 * 2);
-  EXPECT_EQ(layout_of(call).bits.bytes, 2 * 2 * 128 * 4 * 4) << "a row of words for each key";
+  EXPECT_EQ(layout_of(call).key_bits.bytes, 2 * 2 * 128 * 4 * 4) << "a row of words for each key";
+  EXPECT_EQ(layout_of(call).query_bits.bytes, 0);
+}
+
+TEST(Workspace, OfABackwardInTwoPassesHoldsBitsBothWaysAndNoSums) {
+  SmallCall call(Direction::backward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.two_passes = true;
+  call.spec.lowering = mask::LoweringKind::column_bounds;
+  call.spec.tile = {.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  call.set_shape({2, 6, 3, 100, 200, 96, 32});
+  const WorkspaceLayout layout = layout_of(call);
+  EXPECT_EQ(layout.bit_slots, 1 * 2);
+  EXPECT_EQ(layout.query_bits.bytes, 1 * 2 * 128 * 4 * 4);
+  EXPECT_EQ(layout.key_bits.bytes, 1 * 2 * 128 * 4 * 4);
+  EXPECT_EQ(layout.delta.bytes, 2 * 6 * 128 * 4);
+  EXPECT_EQ(layout.shifted_lse.bytes, 2 * 6 * 128 * 4);
+  EXPECT_EQ(layout.query_gradient_sums.bytes, 0);
 }
 
 TEST(Workspace, OfABackwardHoldsBothListsAndDelta) {
@@ -103,7 +121,7 @@ TEST(Workspace, OfBitTilesIsCapped) {
   SmallCall call(Direction::forward);
   call.set_shape({1, 6, 3, 32768, 32768, 64, 32});
   const WorkspaceLayout layout = layout_of(call);
-  EXPECT_EQ(layout.bits.bytes, bit_tile_bytes);
+  EXPECT_EQ(layout.query_bits.bytes, bit_tile_bytes);
   EXPECT_EQ(layout.bit_slots, bit_tile_bytes / 1024);
   EXPECT_LT(layout.bytes, bit_tile_bytes + (std::int64_t{2} << 20));
 }
@@ -116,8 +134,8 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
     std::int64_t end = 0;
     for (const WorkspacePart& part :
          {layout.by_query.counts, layout.by_query.entries, layout.by_query.order, layout.by_key.counts,
-          layout.by_key.entries, layout.by_key.order, layout.bits, layout.undecided, layout.counters, layout.partials,
-          layout.tickets, layout.delta}) {
+          layout.by_key.entries, layout.by_key.order, layout.key_bits, layout.undecided, layout.counters,
+          layout.partials, layout.tickets, layout.delta}) {
       EXPECT_EQ(part.offset % 256, 0);
       EXPECT_GE(part.offset, end);
       end = part_end(part);

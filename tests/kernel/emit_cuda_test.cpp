@@ -100,6 +100,16 @@ TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
                           entry_backward_sink, entry_backward_tiles, entry_backward_query_gradient));
 }
 
+TEST(EmitCuda, TheGradientOfTheQueryHasAPassOfItsOwnWhereItsSumsNeedAnOrder) {
+  const SourceText one = emitted({.arch = {90, 'a'}, .direction = Direction::backward});
+  const SourceText two = emitted({.arch = {90, 'a'}, .direction = Direction::backward, .deterministic = true});
+  EXPECT_EQ(one.entry_points, two.entry_points);
+  EXPECT_THAT(one.main, HasSubstr("attention/backward_query_sums.cuh"));
+  EXPECT_THAT(two.main, HasSubstr("attention/backward_query_pass.cuh"));
+  EXPECT_THAT(text_of(one, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = false;"));
+  EXPECT_THAT(text_of(two, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = true;"));
+}
+
 TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {
   EXPECT_THAT(emit_mask_program(parsed("q - k < 100"), nullptr), HasSubstr("const int n2 = n0 - n1;"));
   EXPECT_THAT(emit_mask_program(parsed("q * k < 100"), nullptr), HasSubstr("wrapping_multiply(static_cast<int64>"));

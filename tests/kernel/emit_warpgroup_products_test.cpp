@@ -82,7 +82,17 @@ TEST(BackwardProducts, StandInIsWhatIsEmittedForItsShape) {
   std::ostringstream stand_in;
   stand_in << std::ifstream(std::filesystem::path(FLASHSPAN_SOURCE_DIR) / "templates/generated/backward_products.cuh")
                   .rdbuf();
-  EXPECT_EQ(emitted_backward(128, 128, 64), stand_in.str());
+  KernelSpec spec;
+  spec.direction = Direction::backward;
+  spec.family = KernelFamily::hopper;
+  spec.dtype = DType::bf16;
+  spec.head_dim_qk = spec.head_dim_v = 128;
+  spec.two_passes = true;
+  spec.tile = wide;
+  EXPECT_EQ(emit_warpgroup_products(spec), stand_in.str());
+  // One pass has the same products but for the last.
+  const std::string one_pass = emitted_backward(128, 128, 64);
+  EXPECT_THAT(stand_in.str(), testing::StartsWith(one_pass.substr(0, one_pass.rfind("}  // namespace"))));
 }
 
 // Scores and their gradients have rows of keys; dK and dV too; dQ has rows of queries, and keys to sum over.

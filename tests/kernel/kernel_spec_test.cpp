@@ -41,6 +41,7 @@ TEST(KernelSpec, RandomSpecsSurviveTheirText) {
     spec.score = pick(0, 1) == 0 ? "" : " = score = 1";
     spec.aligned = pick(0, 1) == 0;
     spec.split_rows = pick(0, 1) == 0;
+    spec.two_passes = pick(0, 1) == 0;
     spec.tile = {pick(1, 256), pick(1, 256), pick(1, 16), pick(1, 4)};
     const auto back = KernelSpec::from_text(spec.to_text());
     ASSERT_TRUE(back) << back.error().message() << "\n" << spec.to_text();
@@ -64,6 +65,7 @@ TEST(KernelSpec, EveryFieldChangesEqualityTextAndHash) {
       [](KernelSpec& spec) { spec.score.clear(); },
       [](KernelSpec& spec) { spec.aligned = true; },
       [](KernelSpec& spec) { spec.split_rows = true; },
+      [](KernelSpec& spec) { spec.two_passes = true; },
       [](KernelSpec& spec) { spec.tile.block_m = 128; },
       [](KernelSpec& spec) { spec.tile.block_n = 128; },
       [](KernelSpec& spec) { spec.tile.num_warps = 4; },

@@ -17,6 +17,7 @@ KernelSpec spec_of(Direction direction, Arch arch, int head_dim_qk, int head_dim
   spec.head_dim_qk = head_dim_qk;
   spec.head_dim_v = head_dim_v;
   spec.family = choose_family(spec).family;
+  spec.two_passes = takes_two_passes(spec, {});
   return spec;
 }
 
@@ -37,16 +38,47 @@ TEST(KernelFamily, IsHopperForAlignedCallsOnSm90aOnly) {
   }
 }
 
-TEST(KernelFamily, OfABackwardIsMmaForWideHeadDimsAndWhereSumsNeedAnOrder) {
+TEST(KernelFamily, OfABackwardIsMmaForStridesOfZeroOnly) {
   for (const auto& [qk, v] : {std::pair{128, 136}, std::pair{136, 128}, std::pair{256, 256}}) {
-    EXPECT_EQ(choose_family(spec_of(Direction::backward, {90, 'a'}, qk, v)).family, KernelFamily::mma) << qk;
+    EXPECT_EQ(choose_family(spec_of(Direction::backward, {90, 'a'}, qk, v)).family, KernelFamily::hopper) << qk;
   }
   const KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
   EXPECT_EQ(choose_family(spec, {}).family, KernelFamily::hopper);
-  EXPECT_EQ(choose_family(spec, {.deterministic = true}).family, KernelFamily::mma);
+  EXPECT_EQ(choose_family(spec, {.deterministic = true}).family, KernelFamily::hopper);
   EXPECT_EQ(choose_family(spec, {.expanded = true}).family, KernelFamily::mma);
   EXPECT_EQ(choose_family(spec_of(Direction::forward, {90, 'a'}, 128, 128), {.deterministic = true}).family,
             KernelFamily::hopper);
+}
+
+TEST(TwoPasses, AreForHopperBackwardsWhoseSumsNeedAnOrderOrWhoseHeadDimsAreWide) {
+  KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
+  spec.family = KernelFamily::hopper;
+  EXPECT_TRUE(takes_two_passes(spec, {.deterministic = true}));
+  EXPECT_FALSE(takes_two_passes(spec, {}));
+  spec.head_dim_v = 136;
+  EXPECT_TRUE(takes_two_passes(spec, {}));
+  spec.direction = Direction::forward;
+  EXPECT_FALSE(takes_two_passes(spec, {.deterministic = true}));
+  spec.direction = Direction::backward;
+  spec.family = KernelFamily::mma;
+  EXPECT_FALSE(takes_two_passes(spec, {.deterministic = true})) << "it always takes two";
+}
+
+TEST(TwoPasses, GoThroughTilesInStepsThatLeaveRegisters) {
+  for (const int head_dim : {16, 64, 128, 192, 256}) {
+    KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, head_dim, head_dim);
+    spec.family = KernelFamily::hopper;
+    if (head_dim <= 128) {
+      spec.tile = *default_tile(spec, true);
+      EXPECT_EQ(step_sizes(spec).queries, spec.tile.block_m) << "one pass: a whole tile";
+      EXPECT_EQ(step_sizes(spec).keys, spec.tile.block_n);
+    }
+    spec.two_passes = true;
+    spec.tile = *default_tile(spec, true);
+    EXPECT_EQ(step_sizes(spec).queries, 64);
+    EXPECT_EQ(step_sizes(spec).keys, 64);
+    EXPECT_LE(shared_memory_bytes(spec), shared_memory_limit(spec.target.arch));
+  }
 }
 
 TEST(KernelFamily, MmaBackwardsEvaluateWhereHopperOnesLookUp) {

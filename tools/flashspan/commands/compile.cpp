@@ -23,7 +23,7 @@ struct CompileOptions {
   ShapeOptions shape;
   std::string arch, dtype = "bf16", direction = "both", source_dir;
   std::optional<std::string> cache_dir;
-  bool unaligned = false, few_rows = false, json = false;
+  bool unaligned = false, few_rows = false, deterministic = false, json = false;
   int threads = 0;
 };
 
@@ -97,6 +97,7 @@ Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
   request.head_dim_v = static_cast<int>(shape.head_dim_v);
   request.aligned = !options.unaligned;
   request.few_rows = options.few_rows;
+  request.deterministic = options.deterministic;
   request.cache_dir = options.cache_dir;
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -140,6 +141,7 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_option("--direction", options->direction, "forward, backward or both")
       ->check(CLI::IsMember({"forward", "backward", "both"}))
       ->capture_default_str();
+  command->add_flag("--deterministic", options->deterministic, "Backward kernels that give the same bits every time");
   command->add_flag("--few-rows", options->few_rows,
                     "For calls with few queries and heads, whose keys several blocks share");
   command->add_flag("--unaligned", options->unaligned, "For tensors whose rows are not 16-byte aligned");
