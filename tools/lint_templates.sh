@@ -27,6 +27,7 @@ while IFS= read -r template; do
     */backward_mma.cuh) read_alone "$template" -DFLASHSPAN_LINT_BACKWARD ;;
     */backward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD ;;
     */forward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER ;;
+    */backward_score.cuh) read_alone "$template" -DFLASHSPAN_LINT_SCORE ;;
     *) read_alone "$template" ;;
   esac
 done < <(find templates -name '*.cuh' -not -path 'templates/lint/*' | sort)

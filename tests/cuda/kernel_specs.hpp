@@ -38,6 +38,12 @@ inline const ProgramText column_bounds{
     "(q < start[b, h, k]) | (q >= end[b, h, k])", {}, {{"start", DType::i32, 3}, {"end", DType::i32, 3}}};
 inline const ProgramText softcap_and_alibi{
     "cap * tanh(score / cap) + slope[h] * (k - q)", {{"cap", mask::ValueType::real}}, {{"slope", DType::f32, 1}}};
+inline const ProgramText relative_bias{"score + bias[h, q - k]", {}, {{"bias", DType::bf16, 2}}};
+/// Lookups of each kind: by both, by the key, by the query, by neither.
+inline const ProgramText looked_up_scores{
+    "score * factor[h] + bias[h, q - k] + of_key[b, k] + of_query[q]",
+    {},
+    {{"factor", DType::f32, 1}, {"bias", DType::bf16, 2}, {"of_key", DType::f32, 2}, {"of_query", DType::f16, 1}}};
 
 struct SpecRequest {
   Arch arch{80, 0};
@@ -49,6 +55,7 @@ struct SpecRequest {
   bool few_rows = false;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
+  std::string score_gradients = {};                           ///< as in KernelSpec; of a backward
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 
@@ -73,6 +80,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     const auto score = request.score->program(mask::ProgramKind::score);
     if (!score) return score.error();
     spec.score = score->to_signature();
+    if (request.direction == Direction::backward) spec.score_gradients = request.score_gradients;
   }
   spec.family = kernel::choose_family(spec).family;
   spec.lowering = kernel::served_lowering(spec, spec.lowering);

@@ -50,9 +50,10 @@ Error compile_error(const std::string& detail) {
 
 /// A function "emulate_<entry>" that runs the entry on a grid.
 std::string launcher(const std::string& entry) {
-  const std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
-                           "*static_cast<ProgramArguments*>(arguments[1]), "
-                           "*static_cast<ProgramArguments*>(arguments[2])";
+  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
+                     "*static_cast<ProgramArguments*>(arguments[1]), "
+                     "*static_cast<ProgramArguments*>(arguments[2])";
+  if (entry.starts_with("attention_backward_score_")) call += ", *static_cast<ScoreGradientArguments*>(arguments[3])";
   return std::string(exported) + "const char* emulate_" + entry +
          "(long long blocks, int threads, void* const* arguments) {\n"
          "  using namespace flashspan_device;\n"
