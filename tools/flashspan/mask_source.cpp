@@ -2,11 +2,13 @@
 #include "tools/flashspan/mask_source.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
+#include <sstream>
 #include <utility>
 #include <variant>
 
@@ -49,6 +51,26 @@ Result<NamedScalar> scalar_from_text(const std::string& name, const std::string&
     return NamedScalar{name, real};
   }
   return bad("--scalar", name + "=" + text, "name=number");
+}
+
+/// Whether `name` stands in an expression as a word of its own.
+bool mentions(const std::string& text, const std::string& name) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
+}
+
+/// Whether `text` is a mask known by name that takes a tensor `tensor`.
+bool takes_tensor(const std::string& text, const std::string& tensor) {
+  const std::string name = text.substr(0, text.find_first_of("( "));
+  std::istringstream help(named_mask_help());
+  for (std::string line; std::getline(help, line);) {
+    if (line.substr(0, line.find_first_of("(;")) == name) return line.find(" " + tensor + ": ") != std::string::npos;
+  }
+  return false;
 }
 
 /// Position of a flat index, as "[0, 3, 1]".
@@ -275,11 +297,26 @@ AttentionShape MaskSource::shape(const ShapeOptions& options) const {
   return shape;
 }
 
-std::vector<NamedTensor> MaskSource::named_tensors() const {
+bool MaskSource::is_of_score(const std::string& name) const { return mentions(score_text_, name); }
+
+bool MaskSource::is_of_mask(const std::string& name) const {
+  return mentions(text_, name) || takes_tensor(text_, name) || !is_of_score(name);
+}
+
+std::vector<NamedTensor> MaskSource::tensors_of(bool score) const {
   std::vector<NamedTensor> tensors;
-  tensors.reserve(tensors_.size());
-  for (const auto& [name, array] : tensors_) tensors.push_back({name, array.view()});
+  for (const auto& [name, array] : tensors_) {
+    if (score ? is_of_score(name) : is_of_mask(name)) tensors.push_back({name, array.view()});
+  }
   return tensors;
+}
+
+std::vector<NamedScalar> MaskSource::scalars_of(bool score) const {
+  std::vector<NamedScalar> scalars;
+  for (const NamedScalar& scalar : scalars_) {
+    if (score ? is_of_score(scalar.name) : is_of_mask(scalar.name)) scalars.push_back(scalar);
+  }
+  return scalars;
 }
 
 TensorView MaskSource::array(const std::string& name) const { return arrays_.at(name).view(); }
@@ -293,7 +330,7 @@ Result<Mask> MaskSource::mask(const AttentionShape& shape) const {
 Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   switch (form_) {
     case Form::text:
-      return Mask::parse(text_, named_tensors(), scalars_);
+      return Mask::parse(text_, tensors_of(false), scalars_of(false));
     case Form::flashmask:
       return Mask::flashmask(shape, array("flashmask"), causal_);
     case Form::key_ranges:
@@ -309,9 +346,14 @@ Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   return bad("--mask", text_, known_forms);
 }
 
+std::vector<std::int64_t> MaskSource::tensor_shape(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? std::vector<std::int64_t>() : found->second.shape;
+}
+
 Result<std::optional<Score>> MaskSource::score() const {
   if (score_text_.empty()) return std::optional<Score>();
-  auto score = Score::parse(score_text_, named_tensors(), scalars_);
+  auto score = Score::parse(score_text_, tensors_of(true), scalars_of(true));
   if (!score) return score.error();
   return std::optional<Score>(std::move(*score));
 }

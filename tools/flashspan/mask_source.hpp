@@ -44,6 +44,8 @@ class MaskSource {
   [[nodiscard]] Result<Mask> mask(const AttentionShape& shape) const;
   /// Nothing if no score was given. The source must outlive the score.
   [[nodiscard]] Result<std::optional<Score>> score() const;
+  /// Shape of an array of --tensor; nothing if there is none of that name.
+  [[nodiscard]] std::vector<std::int64_t> tensor_shape(const std::string& name) const;
 
  private:
   /// Which builder of Mask the source is for.
@@ -64,7 +66,11 @@ class MaskSource {
     std::optional<std::int64_t> batch, heads, q_len, kv_len;
   };
   [[nodiscard]] ArraySizes array_sizes() const;
-  [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+  /// The data of the mask's expression and of the score's. What neither uses is the mask's, which will say so.
+  [[nodiscard]] bool is_of_score(const std::string& name) const;
+  [[nodiscard]] bool is_of_mask(const std::string& name) const;
+  [[nodiscard]] std::vector<NamedTensor> tensors_of(bool score) const;
+  [[nodiscard]] std::vector<NamedScalar> scalars_of(bool score) const;
   [[nodiscard]] TensorView array(const std::string& name) const;
 
   Form form_ = Form::text;
