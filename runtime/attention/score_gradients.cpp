@@ -74,6 +74,7 @@ Result<void> check_result(const ScoreGradient& result, const TensorView& looked_
 
 std::vector<std::string> names_of(const AttentionCall& call) {
   std::vector<std::string> names;
+  names.reserve(call.score_gradients.size());
   for (const ScoreGradient& result : call.score_gradients) names.push_back(result.name);
   return names;
 }
@@ -118,6 +119,7 @@ std::vector<TensorView> score_gradient_results(const AttentionCall& call) {
   std::vector<ScoreGradient> ordered = call.score_gradients;
   std::ranges::sort(ordered, {}, [&](const ScoreGradient& result) { return place_of(*call.score, result.name); });
   std::vector<TensorView> views;
+  views.reserve(ordered.size());
   for (const ScoreGradient& result : ordered) views.push_back(result.view);
   return views;
 }

@@ -69,14 +69,14 @@ class LookedUp {
  private:
   template <typename Body>
   void for_each_tile(const Body& body) const {
-    for (std::int64_t b = 0; b < sizes_.shape.batch; ++b) {
-      for (std::int64_t h = 0; h < sizes_.shape.query_heads; ++h) {
-        for (std::int64_t tile = 0; tile < sizes_.q_tiles; ++tile) {
-          const std::int64_t plan_row = sizes_.plan_row(b, h);
-          for (std::int64_t i = 0; i < by_query_.count(plan_row, tile); ++i) {
-            body(TilePosition{b, h, tile, by_query_.entry(plan_row, tile, i)});
-          }
-        }
+    const std::int64_t heads = sizes_.shape.query_heads;
+    for (std::int64_t row = 0; row < sizes_.shape.batch * heads * sizes_.q_tiles; ++row) {
+      const std::int64_t tile = row % sizes_.q_tiles;
+      const std::int64_t h = row / sizes_.q_tiles % heads;
+      const std::int64_t b = row / sizes_.q_tiles / heads;
+      const std::int64_t plan_row = sizes_.plan_row(b, h);
+      for (std::int64_t i = 0; i < by_query_.count(plan_row, tile); ++i) {
+        body(TilePosition{b, h, tile, by_query_.entry(plan_row, tile, i)});
       }
     }
   }

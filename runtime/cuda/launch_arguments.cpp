@@ -97,7 +97,7 @@ int sum_bits(const AttentionShape& shape, const mask::Program& score) {
   int addend_bits = 0;
   const auto nodes = static_cast<std::int64_t>(score.nodes().size());
   for (const std::int64_t size : {shape.batch, shape.query_heads, shape.q_len, shape.kv_len, nodes}) {
-    addend_bits += std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)) - 1);
+    addend_bits += static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)) - 1));
   }
   return std::max(most_bits - addend_bits, 1);
 }

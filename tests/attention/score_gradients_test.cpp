@@ -277,7 +277,7 @@ TEST_P(ScoreGradients, ANanReachesTheElementsOfThePairsThatSeeIt) {
   for (const bool deterministic : {false, true}) {
     scenario.deterministic = deterministic;
     const oracle::Answer answer = run(scenario, inputs);
-    for (Index element = 0; element < 2 * 70 * 65; ++element) {
+    for (Index element = 0; element < Index{2} * 70 * 65; ++element) {
       const bool reached = element / 65 == 70 + 33;
       ASSERT_EQ(std::isnan(answer.score_gradients[0].at(0, 0, 0, element)), reached) << element;
     }

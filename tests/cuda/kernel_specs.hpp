@@ -55,7 +55,7 @@ struct SpecRequest {
   bool few_rows = false;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
-  std::string score_gradients = {};                           ///< as in KernelSpec; of a backward
+  const char* score_gradients = "";                           ///< as in KernelSpec; of a backward
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 

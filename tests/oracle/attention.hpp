@@ -21,6 +21,7 @@ struct ScoreFunction {
   std::function<double(double score, Index b, Index h, Index q, Index k)> value;
   std::function<double(double score, Index b, Index h, Index q, Index k)> derivative;
   /// Calls `take` for every value that the score reads of the tensors to be differentiated by.
+  // NOLINTNEXTLINE(readability-redundant-member-init): may be left out of a list
   std::function<void(double score, Index b, Index h, Index q, Index k, const TakeSlope& take)> slopes = {};
 };
 
@@ -41,15 +42,15 @@ struct Answer {
   Tensor out;  ///< [B, Hq, Sq, Dv]
   Tensor lse;  ///< [B, Hq, Sq, 1], natural log; -inf where nothing is visible and there is no sink
   Tensor query_gradient, key_gradient, value_gradient;
-  Tensor sink_gradient;                   ///< [1, Hq, 1, 1]; empty without a sink
-  std::vector<Tensor> score_gradients{};  ///< [1, 1, 1, elements] of each of Problem::score_tensors
+  Tensor sink_gradient;                 ///< [1, Hq, 1, 1]; empty without a sink
+  std::vector<Tensor> score_gradients;  ///< [1, 1, 1, elements] of each of Problem::score_tensors
   /// Of plain_attention(): what binary32 may leave, absolutely, where dO v and sum(P dO v) cancel. A row with one
   /// visible key has no query gradient, but the two are sums of the same products in whatever order a method takes.
   double query_gradient_rounding = 0, key_gradient_rounding = 0;
   /// Of plain_attention(): what rounding out and lse may leave in the sink's gradient, a sum whose terms cancel.
   double sink_gradient_rounding = 0;
   /// Of plain_attention(): the same of each of score_gradients.
-  std::vector<double> score_gradient_roundings{};
+  std::vector<double> score_gradient_roundings;
 };
 
 /// fp64. With P = softmax over visible keys of f(scale q.k), and over the sink, whose value is 0:

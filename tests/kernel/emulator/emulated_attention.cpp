@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "codegen/kernel/emit_cuda.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
@@ -143,6 +144,28 @@ TensorView in_shape(StoredTensor& tensor, const std::vector<Index>& shape) {
   }
   return view;
 }
+
+/// Runs entry points of a kernel with the same arguments.
+struct Launcher {
+  struct Step {
+    const char* entry;
+    long long blocks;
+    int threads;
+  };
+
+  Result<void> run(std::initializer_list<Step> steps) const {
+    for (const Step& step : steps) {
+      if (step.blocks == 0) continue;
+      const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
+      if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
+    }
+    return {};
+  }
+
+  const EmulatedKernel& kernel;
+  const kernel::KernelSpec& spec;
+  std::span<void* const> arguments;
+};
 
 class Runner {
  public:
@@ -291,51 +314,42 @@ class Runner {
     const std::array<void*, 4> arguments{&parameters, &*mask, &*score, &score_gradients};
     const int threads = spec.tile.num_warps * 32;
     const long long sink_blocks = args.sink_gradient.given() ? grids->backward_sink : 0;
-    struct Step {
-      const char* entry;
-      long long blocks;
-      int threads;
-    };
-    const auto run_steps = [&](std::initializer_list<Step> steps) -> Result<void> {
-      for (const Step& step : steps) {
-        if (step.blocks == 0) continue;
-        const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
-        if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
-      }
-      return {};
-    };
-    auto planned = run_steps({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                              {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
-                              {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
+    const Launcher launcher{kernel, spec, arguments};
+    auto planned = launcher.run({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
+                                 {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
+                                 {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
     if (!planned) return planned;
     poison_scratch(parameters, layout);
-    auto done = run_steps({{kernel::entry_forward, grids->forward, threads},
-                           {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
-                           {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
-                           {kernel::entry_backward_dq, grids->backward_dq, threads},
-                           {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
+    auto done = launcher.run({{kernel::entry_forward, grids->forward, threads},
+                              {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
+                              {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
+                              {kernel::entry_backward_dq, grids->backward_dq, threads},
+                              {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
     if (!done) return done;
-    // As the back end does.
-    using Run = flashspan_device::ScoreGradientRun;
-    const long long element_blocks = cuda::score_element_blocks(score_gradients);
-    const auto sum = [&](Run run) {
-      score_gradients.run = run;
-      return run_steps({{kernel::entry_backward_score_sum, grids->backward_score_sum, cuda::score_sum_threads(spec)}});
-    };
-    const auto over_elements = [&](const char* entry) {
-      return run_steps({{entry, element_blocks, flashspan_device::score_element_threads}});
-    };
-    if (element_blocks > 0) done = over_elements(kernel::entry_backward_score_clear);
-    const std::vector<Run> runs =
-        args.deterministic ? std::vector{Run::measure, Run::add_in_units} : std::vector{Run::add};
-    for (const Run run : runs) {
-      if (done) done = sum(run);
-    }
-    if (done && args.deterministic && element_blocks > 0) done = over_elements(kernel::entry_backward_score_round);
+    done = launch_score_gradients(launcher, grids->backward_score_sum, args.deterministic, score_gradients);
     if (!done) return done;
     if (spec.lowering == mask::LoweringKind::none) return {};
     (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) = take_plan(parameters, size, spec);
     return {};
+  }
+
+  /// As the back end does. `gradients` is among the launcher's arguments.
+  static Result<void> launch_score_gradients(const Launcher& launcher, long long sum_blocks, bool deterministic,
+                                             flashspan_device::ScoreGradientArguments& gradients) {
+    using Run = flashspan_device::ScoreGradientRun;
+    if (gradients.count == 0) return {};
+    const auto over_elements = [&](const char* entry) {
+      return launcher.run({{entry, cuda::score_element_blocks(gradients), flashspan_device::score_element_threads}});
+    };
+    const auto sum = [&](Run run) {
+      gradients.run = run;
+      return launcher.run({{kernel::entry_backward_score_sum, sum_blocks, cuda::score_sum_threads(launcher.spec)}});
+    };
+    if (auto cleared = over_elements(kernel::entry_backward_score_clear); !cleared) return cleared;
+    if (!deterministic) return sum(Run::add);
+    if (auto measured = sum(Run::measure); !measured) return measured;
+    if (auto added = sum(Run::add_in_units); !added) return added;
+    return over_elements(kernel::entry_backward_score_round);
   }
 
   EmulatedCall call_;
