@@ -110,8 +110,9 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
   return entries;
 }
 
-/// One lookup whose tensor takes a gradient, as a specialisation of ScoreLookup.
-std::string emit_score_lookup(int number, const ScoreLookup& lookup) {
+/// One lookup whose tensor takes a gradient, as a specialisation of ScoreLookup. `distance_sums`: the number of its
+/// sums along distances; -1: it has none.
+std::string emit_score_lookup(int number, const ScoreLookup& lookup, int distance_sums) {
   const std::string rank = std::to_string(lookup.at.node(lookup.at.root()).operands.size());
   const std::string coordinates =
       "(const ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len";
@@ -127,6 +128,7 @@ std::string emit_score_lookup(int number, const ScoreLookup& lookup) {
          constant("int", "gradient", std::to_string(lookup.gradient)) + constant("int", "rank", rank) +
          constant("bool", "by_query", boolean(lookup.by_query())) +
          constant("bool", "by_key", boolean(lookup.by_key())) +
+         constant("int", "distance_sums", std::to_string(distance_sums)) +
          function("Indices<" + rank + "> indices" + coordinates + ")", "indices of " + label,
                   emit_lookup_indices(lookup.at)) +
          function("float slope" + coordinates + ", float score)", "derivative of score by " + label,
@@ -136,15 +138,21 @@ std::string emit_score_lookup(int number, const ScoreLookup& lookup) {
 
 std::string emit_score_lookups(const KernelSpec& spec, const mask::Program& score) {
   const std::vector<ScoreLookup> lookups = score_lookups(score, spec.score_gradients);
-  std::string text =
-      "// score_lookups.cuh -- generated: the lookups of the score whose tensors take a gradient.\n#pragma once\n\n"
-      "#include \"mask/arithmetic.cuh\"\n\nnamespace flashspan_device {\n\n"
-      "constexpr int score_lookups = " +
-      std::to_string(lookups.size()) +
-      ";\nconstexpr int score_gradient_shared_bytes = " + std::to_string(score_gradient_shared_bytes(spec)) +
-      ";\n\ntemplate <int number>\nstruct ScoreLookup;\n";
-  for (std::size_t i = 0; i < lookups.size(); ++i) text += emit_score_lookup(static_cast<int>(i), lookups[i]);
-  return text + "\n}  // namespace flashspan_device\n";
+  const ScoreGradientMemory memory = score_gradient_memory(spec, lookups);
+  std::string specialisations;
+  int distances = 0;
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    const bool summed = memory.sums_distances && lookups[i].by_distance();
+    specialisations += emit_score_lookup(static_cast<int>(i), lookups[i], summed ? distances++ : -1);
+  }
+  const auto constant = [](const char* name, std::int64_t value) {
+    return std::string("constexpr int ") + name + " = " + std::to_string(value) + ";\n";
+  };
+  return "// score_lookups.cuh -- generated: the lookups of the score whose tensors take a gradient.\n#pragma once\n\n"
+         "#include \"mask/arithmetic.cuh\"\n\nnamespace flashspan_device {\n\n" +
+         constant("score_lookups", static_cast<std::int64_t>(lookups.size())) +
+         constant("score_lookups_by_distance", distances) + constant("score_gradient_shared_bytes", memory.bytes) +
+         "\ntemplate <int number>\nstruct ScoreLookup;\n" + specialisations + "\n}  // namespace flashspan_device\n";
 }
 
 /// The number of ranges along one axis and the function that computes them for one index of the other, `fixed`. Kernels

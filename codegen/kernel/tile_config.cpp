@@ -184,7 +184,7 @@ int query_stages(const KernelSpec& spec) {
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
-std::int64_t score_gradient_shared_bytes(const KernelSpec& spec) {
+std::int64_t score_gradient_tile_bytes(const KernelSpec& spec) {
   constexpr std::int64_t bytes_per_float = 4;
   const std::int64_t pitches = padded_head_dim(spec.head_dim_qk) + padded_head_dim(spec.head_dim_v) + 2 * row_padding;
   // Query, dO, key and value; LSE and delta of the query rows.

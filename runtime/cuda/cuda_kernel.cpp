@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/kernel/emit_cuda.hpp"
+#include "codegen/kernel/score_lookups.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/cuda/cubin.hpp"
 #include "runtime/cuda/relaxed_capture.hpp"

@@ -2,8 +2,8 @@
 // dS * d score / d value, where dS is the gradient of the modified score. A pass of its own over the tiles of either
 // family's plan, with mma.sync: what it costs is mostly its additions, and the other kernels stay as they are.
 //
-// What a lookup's place does not depend on is summed in registers first: over the keys of a row, the rows of a tile, or
-// both. Where it depends on both, every pair is an addition to global memory.
+// What a lookup's place does not depend on is summed first: over the keys of a row, the rows of a tile, or both, in
+// registers; along a distance from query to key, in shared memory. Else every pair is an addition to global memory.
 #pragma once
 
 #include "attention/score_gradient_arguments.cuh"
@@ -18,6 +18,10 @@ constexpr int score_sum_strip = 32;
 constexpr int score_sum_blocks = score_sum_strip / 8;
 static_assert(has_score && block_n % score_sum_strip == 0);
 
+constexpr int distance_pitch = score_sum_strip + 1;
+/// Distances of the pairs of a warp's 16 rows and a strip's columns.
+constexpr int strip_distances = 16 + score_sum_strip - 1;
+
 struct ScoreSumTiles {
   unsigned short* query;
   unsigned short* out_gradient;
@@ -25,13 +29,14 @@ struct ScoreSumTiles {
   unsigned short* value;
   float* lse;
   float* delta;
+  float* distances;
 
   static constexpr int query_elements = block_m * row_pitch<padded_qk>;
   static constexpr int out_gradient_elements = block_m * row_pitch<padded_v>;
   static constexpr int key_elements = block_n * row_pitch<padded_qk>;
   static constexpr int value_elements = block_n * row_pitch<padded_v>;
   static_assert((query_elements + out_gradient_elements + key_elements + value_elements) * bytes_per_element +
-                        2 * block_m * 4 ==
+                        2 * block_m * 4 + score_lookups_by_distance * block_m * distance_pitch * 4 ==
                     score_gradient_shared_bytes,
                 "host and device count the same shared memory");
 
@@ -42,6 +47,7 @@ struct ScoreSumTiles {
     value = key + key_elements;
     lse = reinterpret_cast<float*>(value + value_elements);
     delta = lse + block_m;
+    distances = delta + block_m;
   }
 
   __device__ __forceinline__ void fill_query_side(const AttentionParameters& p, int b, int h, int first_q) const {
@@ -151,28 +157,39 @@ struct ScoreSum {
   const ScoreGradientArguments& gradients;
   int b;
   int h;
+  float* distances;  // the warp's 16 rows of the first of its sums
+
+  template <typename Lookup>
+  __device__ __forceinline__ float* distances_of() const {
+    return distances + Lookup::distance_sums * block_m * distance_pitch;
+  }
 
   template <typename Lookup>
   __device__ __forceinline__ void add(int q, int k, float addend) const {
     add_to_score_gradient(gradients, Lookup::gradient, Lookup::indices(score, b, h, q, k, p.q_len, p.kv_len), addend);
   }
 
-  /// One pair, `element` of a fragment's block; `gradient` is that of the modified score.
+  /// One pair, `element` of a fragment's block that starts at `column` of its strip; `gradient` is that of the modified
+  /// score.
   template <int i = 0>
-  __device__ __forceinline__ void take(LookupSums& sums, int element, int q, int k, bool visible, float natural,
-                                       float gradient) const {
+  __device__ __forceinline__ void take(LookupSums& sums, int column, int element, int q, int k, bool visible,
+                                       float natural, float gradient) const {
     if constexpr (i < score_lookups) {
       using Lookup = ScoreLookup<i>;
       const float slope = Lookup::slope(score, b, h, q, k, p.q_len, p.kv_len, natural);
       const float addend = visible ? gradient * slope : 0.f;
-      if constexpr (Lookup::by_query && Lookup::by_key) {
+      if constexpr (Lookup::distance_sums >= 0) {
+        const FragmentPlace place = FragmentPlace::of_lane();
+        const int row = place.row + element / 2 * 8;
+        distances_of<Lookup>()[row * distance_pitch + place.column + column + element % 2] = addend;
+      } else if constexpr (Lookup::by_query && Lookup::by_key) {
         add<Lookup>(q, k, addend);
       } else if constexpr (Lookup::by_key) {
         sums.columns[i][element % 2] += addend;
       } else {
         sums.rows[i][Lookup::by_query ? element / 2 : 0] += addend;
       }
-      take<i + 1>(sums, element, q, k, visible, natural, gradient);
+      take<i + 1>(sums, column, element, q, k, visible, natural, gradient);
     }
   }
 
@@ -190,6 +207,30 @@ struct ScoreSum {
         }
       }
       end_columns<i + 1>(sums, k);
+    }
+  }
+
+  /// Adds up a strip along its distances, once it is whole. q, k: the strip's first, the same in all lanes.
+  template <int i = 0>
+  __device__ __forceinline__ void end_strip(int q, int k) const {
+    if constexpr (i < score_lookups) {
+      using Lookup = ScoreLookup<i>;
+      if constexpr (Lookup::distance_sums >= 0) {
+        const float* const addends = distances_of<Lookup>();
+        __syncwarp();
+        for (int distance = static_cast<int>(threadIdx.x) % 32; distance < strip_distances; distance += 32) {
+          // row - column is distance - (score_sum_strip - 1).
+          float sum = 0.f;
+#pragma unroll
+          for (int row = 0; row < 16; ++row) {
+            const int column = row + score_sum_strip - 1 - distance;
+            if (column >= 0 && column < score_sum_strip) sum += addends[row * distance_pitch + column];
+          }
+          add<Lookup>(q + distance, k + score_sum_strip - 1, sum);
+        }
+        __syncwarp();
+      }
+      end_strip<i + 1>(q, k);
     }
   }
 
@@ -256,7 +297,8 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::score_sum_threads
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const FragmentPlace place = FragmentPlace::of_lane();
   const int first_q = query_tile * block_m + warp_row + place.row;
-  const ScoreSum sum = {p, score, gradients, b, h};
+  const int distances_of_warp = warp_row * distance_pitch;
+  const ScoreSum sum = {p, score, gradients, b, h, tiles.distances + distances_of_warp};
   LookupSums sums = {};
 
   tiles.fill_query_side(p, b, h, query_tile * block_m);
@@ -295,10 +337,11 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::score_sum_threads
           const float modified = MaskProgram::score(score, b, h, q, k, p.q_len, p.kv_len, natural);
           const float weight = exp2_fast((modified - lse[half]) * exponent_factor);
           const bool visible = q < p.q_len && k < p.kv_len && bits.test(n, e);
-          sum.take(sums, e, q, k, visible, natural, weight * (weight_gradients[n][e] - delta[half]));
+          sum.take(sums, n * 8, e, q, k, visible, natural, weight * (weight_gradients[n][e] - delta[half]));
         }
         sum.end_columns(sums, first_k + n * 8);
       }
+      sum.end_strip(query_tile * block_m + warp_row, tile_first_k + strip);
     }
     __syncthreads();
   }

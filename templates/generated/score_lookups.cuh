@@ -6,11 +6,8 @@
 namespace flashspan_device {
 
 constexpr int score_lookups = 2;
-#if defined(FLASHSPAN_LINT_HOPPER)
-constexpr int score_gradient_shared_bytes = (64 + 128) * 2 * (128 + 8) * 2 + 2 * 64 * 4;
-#else
-constexpr int score_gradient_shared_bytes = 4 * 64 * (128 + 8) * 2 + 2 * 64 * 4;
-#endif
+constexpr int score_lookups_by_distance = 1;
+constexpr int score_gradient_shared_bytes = 4 * 64 * (128 + 8) * 2 + 2 * 64 * 4 + 64 * 33 * 4;
 
 template <int number>
 struct ScoreLookup;
@@ -21,6 +18,7 @@ struct ScoreLookup<0> {
   static constexpr int rank = 2;
   static constexpr bool by_query = true;
   static constexpr bool by_key = true;
+  static constexpr int distance_sums = 0;
 
   static __device__ __forceinline__ Indices<2> indices(const ProgramArguments& arguments, int b, int h, int q, int k,
                                                        int q_len, int kv_len) {
@@ -41,6 +39,7 @@ struct ScoreLookup<1> {
   static constexpr int rank = 1;
   static constexpr bool by_query = false;
   static constexpr bool by_key = true;
+  static constexpr int distance_sums = -1;
 
   static __device__ __forceinline__ Indices<1> indices(const ProgramArguments& arguments, int b, int h, int q, int k,
                                                        int q_len, int kv_len) {

@@ -39,11 +39,15 @@ inline const ProgramText column_bounds{
 inline const ProgramText softcap_and_alibi{
     "cap * tanh(score / cap) + slope[h] * (k - q)", {{"cap", mask::ValueType::real}}, {{"slope", DType::f32, 1}}};
 inline const ProgramText relative_bias{"score + bias[h, q - k]", {}, {{"bias", DType::bf16, 2}}};
-/// Lookups of each kind: by both, by the key, by the query, by neither.
+/// Lookups of each kind: by neither query nor key, by their distance, by both, by the key, by the query.
 inline const ProgramText looked_up_scores{
-    "score * factor[h] + bias[h, q - k] + of_key[b, k] + of_query[q]",
+    "score * factor[h] + bias[h, q - k] + pairs[q // 2, k // 2] + of_key[b, k] + of_query[q]",
     {},
-    {{"factor", DType::f32, 1}, {"bias", DType::bf16, 2}, {"of_key", DType::f32, 2}, {"of_query", DType::f16, 1}}};
+    {{"factor", DType::f32, 1},
+     {"bias", DType::bf16, 2},
+     {"pairs", DType::f32, 2},
+     {"of_key", DType::f32, 2},
+     {"of_query", DType::f16, 1}}};
 
 struct SpecRequest {
   Arch arch{80, 0};

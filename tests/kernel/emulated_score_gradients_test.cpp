@@ -25,13 +25,14 @@ class Call {
   explicit Call(const Sizes& sizes, DType dtype = DType::bf16)
       : factor(static_cast<std::size_t>(sizes.query_heads)),
         bias(static_cast<std::size_t>(sizes.query_heads * 30)),
+        pairs(static_cast<std::size_t>(pair_rows(sizes) * pair_columns(sizes))),
         of_key(static_cast<std::size_t>(sizes.batch * sizes.kv_len)),
         of_query(static_cast<std::size_t>(sizes.q_len)) {
     fill_tables();
     EmulatedCall& call = emulated;
     call.spec.dtype = dtype;
     call.spec.score = &cuda::looked_up_scores;
-    call.spec.score_gradients = "factor,bias,of_key,of_query";
+    call.spec.score_gradients = "factor,bias,pairs,of_key,of_query";
     const Format format = dtype == DType::f16 ? Format::f16 : Format::bf16;
     std::uint64_t seed = 1;
     const auto random = [&](Index heads, Index rows, Index columns) {
@@ -47,13 +48,17 @@ class Call {
     const Index offset = sizes.kv_len - sizes.q_len;
     call.problem.visible = [offset](Index, Index, Index q, Index k) { return q + offset >= k; };
     const Index heads = sizes.query_heads;
-    call.score_bindings.tensors = {TensorView::contiguous(factor.data(), DType::f32, {heads}),
-                                   TensorView::contiguous(bias.data(), DType::bf16, {heads, 30}),
-                                   TensorView::contiguous(of_key.data(), DType::f32, {sizes.batch, sizes.kv_len}),
-                                   TensorView::contiguous(of_query.data(), DType::f16, {sizes.q_len})};
-    call.score_gradients = {{heads}, {heads, 30}, {sizes.batch, sizes.kv_len}, {sizes.q_len}};
-    call.problem.score_tensors = {heads, heads * 30, sizes.batch * sizes.kv_len, sizes.q_len};
-    describe_score(sizes.kv_len);
+    call.score_bindings.tensors = {
+        TensorView::contiguous(factor.data(), DType::f32, {heads}),
+        TensorView::contiguous(bias.data(), DType::bf16, {heads, 30}),
+        TensorView::contiguous(pairs.data(), DType::f32, {pair_rows(sizes), pair_columns(sizes)}),
+        TensorView::contiguous(of_key.data(), DType::f32, {sizes.batch, sizes.kv_len}),
+        TensorView::contiguous(of_query.data(), DType::f16, {sizes.q_len})};
+    call.score_gradients = {
+        {heads}, {heads, 30}, {pair_rows(sizes), pair_columns(sizes)}, {sizes.batch, sizes.kv_len}, {sizes.q_len}};
+    call.problem.score_tensors = {heads, heads * 30, pair_rows(sizes) * pair_columns(sizes), sizes.batch * sizes.kv_len,
+                                  sizes.q_len};
+    describe_score(sizes.kv_len, pair_columns(sizes));
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -77,17 +82,22 @@ class Call {
   void fill_tables() {
     for (std::size_t i = 0; i < factor.size(); ++i) factor[i] = 0.5F + 0.25F * static_cast<float>(i);
     for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = oracle::to_bf16(std::sin(static_cast<float>(i)));
+    for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = std::sin(2 * static_cast<float>(i));
     for (std::size_t i = 0; i < of_key.size(); ++i) of_key[i] = std::cos(static_cast<float>(i));
     for (std::size_t i = 0; i < of_query.size(); ++i) of_query[i] = oracle::to_f16(static_cast<float>(i % 5));
   }
+  static Index pair_rows(const Sizes& sizes) { return (sizes.q_len + 1) / 2; }
+  static Index pair_columns(const Sizes& sizes) { return (sizes.kv_len + 1) / 2; }
+
   /// bias is 0 outside its 30 distances.
-  void describe_score(Index kv_len) {
+  void describe_score(Index kv_len, Index columns) {
     const auto near = [](Index q, Index k) { return 0 <= q - k && q - k < 30; };
     const auto at = [](const auto& table, Index i) { return table[static_cast<std::size_t>(i)]; };
     emulated.problem.score = oracle::ScoreFunction{
         [=, this](double score, Index b, Index h, Index q, Index k) {
           return score * static_cast<double>(at(factor, h)) +
                  (near(q, k) ? static_cast<double>(oracle::from_bf16(at(bias, h * 30 + q - k))) : 0.0) +
+                 static_cast<double>(at(pairs, q / 2 * columns + k / 2)) +
                  static_cast<double>(at(of_key, b * kv_len + k)) +
                  static_cast<double>(oracle::from_f16(at(of_query, q)));
         },
@@ -95,13 +105,15 @@ class Call {
         [=](double score, Index b, Index h, Index q, Index k, const TakeSlope& take) {
           take(0, h, score);
           if (near(q, k)) take(1, h * 30 + q - k, 1);
-          take(2, b * kv_len + k, 1);
-          take(3, q, 1);
+          take(2, q / 2 * columns + k / 2, 1);
+          take(3, b * kv_len + k, 1);
+          take(4, q, 1);
         }};
   }
 
   std::vector<float> factor;
   std::vector<std::uint16_t> bias;
+  std::vector<float> pairs;
   std::vector<float> of_key;
   std::vector<std::uint16_t> of_query;
 };

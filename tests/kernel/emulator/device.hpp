@@ -212,6 +212,11 @@ inline int __syncthreads_or(int value) {
   return vote.result;
 }
 
+inline void __syncwarp() {
+  int nothing = 0;
+  emulation::meet_in_warp("a warp barrier", nothing, [](const std::array<int*, emulation::lanes>&) {});
+}
+
 /// Every lane gives a value and gets what `combine` makes of all 32 for it.
 template <typename T, typename Combine>
 T exchange_in_warp(const char* operation, T value, const Combine& combine) {
