@@ -2,13 +2,13 @@
 #include "tools/flashspan/mask_source.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
-#include <sstream>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -53,26 +53,6 @@ Result<NamedScalar> scalar_from_text(const std::string& name, const std::string&
   return bad("--scalar", name + "=" + text, "name=number");
 }
 
-/// Whether `name` stands in an expression as a word of its own.
-bool mentions(const std::string& text, const std::string& name) {
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const std::size_t end = at + name.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-  }
-  return false;
-}
-
-/// Whether `text` is a mask known by name that takes a tensor `tensor`.
-bool takes_tensor(const std::string& text, const std::string& tensor) {
-  const std::string name = text.substr(0, text.find_first_of("( "));
-  std::istringstream help(named_mask_help());
-  for (std::string line; std::getline(help, line);) {
-    if (line.substr(0, line.find_first_of("(;")) == name) return line.find(" " + tensor + ": ") != std::string::npos;
-  }
-  return false;
-}
-
 /// Position of a flat index, as "[0, 3, 1]".
 std::string position_text(std::int64_t flat, const std::vector<std::int64_t>& shape) {
   std::string text = "]";
@@ -81,6 +61,13 @@ std::string position_text(std::int64_t flat, const std::vector<std::int64_t>& sh
     flat /= shape[axis];
   }
   return text;
+}
+
+/// None of a text that is no expression: whoever parses it says what is wrong with it.
+std::set<std::string> used_names(const std::string& text) {
+  const auto names = names_in(text);
+  if (!names) return {};
+  return {names->begin(), names->end()};
 }
 
 /// Index arrays hold integers; a NaN among reals is named, since it is the likeliest cause of a real array.
@@ -144,6 +131,7 @@ Result<MaskSource> MaskSource::read(const MaskOptions& options) {
   if (options.mask.ends_with(".json")) {
     if (auto read = source.read_json(options.mask); !read) return read.error();
   }
+  if (auto used = source.require_used(); !used) return used.error();
   return source;
 }
 
@@ -297,26 +285,36 @@ AttentionShape MaskSource::shape(const ShapeOptions& options) const {
   return shape;
 }
 
-bool MaskSource::is_of_score(const std::string& name) const { return mentions(score_text_, name); }
-
-bool MaskSource::is_of_mask(const std::string& name) const {
-  return mentions(text_, name) || takes_tensor(text_, name) || !is_of_score(name);
-}
-
-std::vector<NamedTensor> MaskSource::tensors_of(bool score) const {
-  std::vector<NamedTensor> tensors;
+template <typename Predicate>
+MaskSource::NamedData MaskSource::data_where(const Predicate& wanted) const {
+  NamedData data;
   for (const auto& [name, array] : tensors_) {
-    if (score ? is_of_score(name) : is_of_mask(name)) tensors.push_back({name, array.view()});
+    if (wanted(name)) data.tensors.push_back({name, array.view()});
   }
-  return tensors;
+  std::ranges::copy_if(scalars_, std::back_inserter(data.scalars), wanted, &NamedScalar::name);
+  return data;
 }
 
-std::vector<NamedScalar> MaskSource::scalars_of(bool score) const {
-  std::vector<NamedScalar> scalars;
-  for (const NamedScalar& scalar : scalars_) {
-    if (score ? is_of_score(scalar.name) : is_of_mask(scalar.name)) scalars.push_back(scalar);
+MaskSource::NamedData MaskSource::data_of_mask() const {
+  return data_where([mine = used_names(text_), of_score = used_names(score_text_)](const std::string& name) {
+    return mine.contains(name) || !of_score.contains(name);
+  });
+}
+
+MaskSource::NamedData MaskSource::data_of_score() const {
+  return data_where([mine = used_names(score_text_)](const std::string& name) { return mine.contains(name); });
+}
+
+Result<void> MaskSource::require_used() const {
+  if (form_ == Form::text) return {};
+  const auto used = used_names(score_text_);
+  for (const auto& item : tensors_) {
+    if (!used.contains(item.first)) return bad("--tensor", item.first, "a name that the score uses");
   }
-  return scalars;
+  for (const NamedScalar& scalar : scalars_) {
+    if (!used.contains(scalar.name)) return bad("--scalar", scalar.name, "a name that the score uses");
+  }
+  return {};
 }
 
 TensorView MaskSource::array(const std::string& name) const { return arrays_.at(name).view(); }
@@ -329,8 +327,10 @@ Result<Mask> MaskSource::mask(const AttentionShape& shape) const {
 
 Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   switch (form_) {
-    case Form::text:
-      return Mask::parse(text_, tensors_of(false), scalars_of(false));
+    case Form::text: {
+      const NamedData data = data_of_mask();
+      return Mask::parse(text_, data.tensors, data.scalars);
+    }
     case Form::flashmask:
       return Mask::flashmask(shape, array("flashmask"), causal_);
     case Form::key_ranges:
@@ -353,7 +353,8 @@ std::vector<std::int64_t> MaskSource::tensor_shape(const std::string& name) cons
 
 Result<std::optional<Score>> MaskSource::score() const {
   if (score_text_.empty()) return std::optional<Score>();
-  auto score = Score::parse(score_text_, tensors_of(true), scalars_of(true));
+  const NamedData data = data_of_score();
+  auto score = Score::parse(score_text_, data.tensors, data.scalars);
   if (!score) return score.error();
   return std::optional<Score>(std::move(*score));
 }
