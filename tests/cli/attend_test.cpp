@@ -230,7 +230,7 @@ TEST(AttendOnGpu, ExpressionScoreSinkAndGroupedHeadsInBfloat16) {
 TEST(Attend, GradientsOfLookedUpTensorsStandUnderTheirNames) {
   const Folder folder;
   auto problem = random_problem({1, 2, 1, 20, 24, 16, 16}, Format::f32, 130);
-  std::vector<double> bias(2 * 24), factor{0.5, -1.5};
+  std::vector<double> bias(48), factor{0.5, -1.5};
   for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.125 * static_cast<double>(i % 7);
   write_text(folder / "bias.npy", npy_f32({2, 24}, bias));
   write_text(folder / "factor.npy", npy_f32({2}, factor));
@@ -242,7 +242,7 @@ TEST(Attend, GradientsOfLookedUpTensorsStandUnderTheirNames) {
         take(0, h * 24 + k, 1);
         take(1, h, score);
       }};
-  problem.score_tensors = {2 * 24, 2};
+  problem.score_tensors = {48, 2};
   std::vector<std::string> arguments{"--mask", "q >= 0", "--score", "factor[h] * score + bias[h, k]"};
   for (const std::string name : {"bias", "factor"}) {
     arguments.insert(arguments.end(), {"--tensor", name + "=" + (folder / (name + ".npy")), "--score-gradient", name});
