@@ -84,8 +84,7 @@ std::vector<ScoreLookup> score_lookups(const Program& score, const std::string& 
 }
 
 ScoreGradientMemory score_gradient_memory(const KernelSpec& spec, const std::vector<ScoreLookup>& lookups) {
-  constexpr std::int64_t row_bytes =
-      std::int64_t{4} * (32 + 1);  // templates/attention/backward_score.cuh, DistanceSums
+  constexpr std::int64_t row_bytes = std::int64_t{4} * (32 + 1);  // distance_pitch of backward_score.cuh
   const std::int64_t tiles = score_gradient_tile_bytes(spec);
   const auto by_distance = std::ranges::count_if(lookups, &ScoreLookup::by_distance);
   const std::int64_t sums = by_distance * spec.tile.block_m * row_bytes;
