@@ -39,6 +39,7 @@ API = "include/flashspan"
 CODEGEN = ("codegen/mask", "codegen/kernel")
 STD = ("std", "effects")
 DEVICE_PARAMETERS = "templates/attention/parameters.cuh"
+SCORE_GRADIENT_ARGUMENTS = "templates/attention/score_gradient_arguments.cuh"
 
 ROOMS = (
     Room(CORE, (), ("std",)),
@@ -55,7 +56,8 @@ ROOMS = (
     Room("templates/lint", anything=True),
     Room("cache", (CORE,), STD + ("system", "xxhash.h")),
     Room("runtime/backend", (CORE,) + CODEGEN, ("std",)),
-    Room("runtime/cuda", (CORE, "runtime/backend", DEVICE_PARAMETERS) + CODEGEN, STD + ("system",)),
+    Room("runtime/cuda", (CORE, "runtime/backend", DEVICE_PARAMETERS, SCORE_GRADIENT_ARGUMENTS) + CODEGEN,
+         STD + ("system",)),
     Room("runtime/cpu", (CORE, "runtime/backend") + CODEGEN, STD + ("system", "llvm/", "tbb/", "oneapi/tbb")),
     Room("runtime/attention", (CORE, "cache", "runtime/backend") + CODEGEN, STD + ("nlohmann/",)),
     Room("runtime/api", (API, CORE, "cache", "runtime/backend", "runtime/cuda", "runtime/attention") + CODEGEN,

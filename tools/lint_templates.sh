@@ -29,6 +29,7 @@ while IFS= read -r template; do
       read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD -DFLASHSPAN_LINT_TWO_PASSES ;;
     */backward_hopper.cuh | */backward_keys.cuh | */backward_roles.cuh | */backward_query_sums.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER -DFLASHSPAN_LINT_BACKWARD ;;
     */forward_hopper.cuh) read_alone "$template" -DFLASHSPAN_LINT_HOPPER ;;
+    */backward_score.cuh) read_alone "$template" -DFLASHSPAN_LINT_SCORE ;;
     *) read_alone "$template" ;;
   esac
 done < <(find templates -name '*.cuh' -not -path 'templates/lint/*' | sort)

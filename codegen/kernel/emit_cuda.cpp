@@ -9,6 +9,7 @@
 #include "codegen/kernel/emit_cuda_program.hpp"
 #include "codegen/kernel/emit_warpgroup_products.hpp"
 #include "codegen/kernel/include_lines.hpp"
+#include "codegen/kernel/score_lookups.hpp"
 #include "codegen/kernel/template_library.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "codegen/mask/score_derivative.hpp"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr const char* spec_header = "generated/kernel_spec.cuh";
 constexpr const char* program_header = "generated/mask_program.cuh";
+constexpr const char* lookups_header = "generated/score_lookups.cuh";
 constexpr const char* forward_products_header = "generated/warpgroup_products.cuh";
 constexpr const char* backward_products_header = "generated/backward_products.cuh";
 constexpr int rows_per_warp = 16;
@@ -79,8 +81,13 @@ std::string main_text(const KernelSpec& spec) {
     case Direction::forward:
       return text + "#include \"attention/forward_" + to_string(spec.family) + ".cuh\"\n";
     case Direction::backward:
-      if (spec.family == KernelFamily::mma) return text + "#include \"attention/backward_mma.cuh\"\n";
-      return text + "#include \"attention/backward_query_" + (spec.two_passes ? "pass" : "sums") + ".cuh\"\n";
+      if (spec.family == KernelFamily::mma) {
+        text += "#include \"attention/backward_mma.cuh\"\n";
+      } else {
+        text += std::string("#include \"attention/backward_query_") + (spec.two_passes ? "pass" : "sums") + ".cuh\"\n";
+      }
+      if (!spec.score_gradients.empty()) text += "#include \"attention/backward_score.cuh\"\n";
+      return text;
   }
   return text;
 }
@@ -104,9 +111,58 @@ std::vector<std::string> entry_points(const KernelSpec& spec) {
           entries.insert(entries.end(), {entry_backward_tiles, entry_backward_query_gradient});
           break;
       }
+      if (!spec.score_gradients.empty()) {
+        entries.insert(entries.end(),
+                       {entry_backward_score_clear, entry_backward_score_sum, entry_backward_score_round});
+      }
       break;
   }
   return entries;
+}
+
+/// One lookup whose tensor takes a gradient, as a specialisation of ScoreLookup. `distance_sums`: the number of its
+/// sums along distances; -1: it has none.
+std::string emit_score_lookup(int number, const ScoreLookup& lookup, int distance_sums) {
+  const std::string rank = std::to_string(lookup.at.node(lookup.at.root()).operands.size());
+  const std::string coordinates =
+      "(const ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len";
+  const auto function = [](const std::string& signature, const std::string& label, const std::string& body) {
+    return "\n  static __device__ __forceinline__ " + signature + " {\n#line 1 \"" + escaped(label) + "\"\n" + body +
+           "  }\n";
+  };
+  const auto constant = [](const char* type, const char* name, const std::string& value) {
+    return std::string("  static constexpr ") + type + " " + name + " = " + value + ";\n";
+  };
+  const std::string label = lookup.at.to_text();
+  return "\ntemplate <>\nstruct ScoreLookup<" + std::to_string(number) + "> {\n" +
+         constant("int", "gradient", std::to_string(lookup.gradient)) + constant("int", "rank", rank) +
+         constant("bool", "by_query", boolean(lookup.by_query())) +
+         constant("bool", "by_key", boolean(lookup.by_key())) +
+         constant("int", "distance_sums", std::to_string(distance_sums)) +
+         function("Indices<" + rank + "> indices" + coordinates + ")", "indices of " + label,
+                  emit_lookup_indices(lookup.at)) +
+         function("float slope" + coordinates + ", float score)", "derivative of score by " + label,
+                  emit_values(lookup.slope, {})) +
+         "};\n";
+}
+
+std::string emit_score_lookups(const KernelSpec& spec, const mask::Program& score) {
+  const std::vector<ScoreLookup> lookups = score_lookups(score, spec.score_gradients);
+  const ScoreGradientMemory memory = score_gradient_memory(spec, lookups);
+  std::string specialisations;
+  int distances = 0;
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    const bool summed = memory.sums_distances && lookups[i].by_distance();
+    specialisations += emit_score_lookup(static_cast<int>(i), lookups[i], summed ? distances++ : -1);
+  }
+  const auto constant = [](const char* name, std::int64_t value) {
+    return std::string("constexpr int ") + name + " = " + std::to_string(value) + ";\n";
+  };
+  return "// score_lookups.cuh -- generated: the lookups of the score whose tensors take a gradient.\n#pragma once\n\n"
+         "#include \"mask/arithmetic.cuh\"\n\nnamespace flashspan_device {\n\n" +
+         constant("score_lookups", static_cast<std::int64_t>(lookups.size())) +
+         constant("score_lookups_by_distance", distances) + constant("score_gradient_shared_bytes", memory.bytes) +
+         "\ntemplate <int number>\nstruct ScoreLookup;\n" + specialisations + "\n}  // namespace flashspan_device\n";
 }
 
 /// The number of ranges along one axis and the function that computes them for one index of the other, `fixed`. Kernels
@@ -208,6 +264,13 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   std::map<std::string, std::string, std::less<>> files;
   files.emplace(spec_header, emit_kernel_spec(spec));
   files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges));
+  if (!spec.score_gradients.empty()) {
+    if (!score_program) {
+      return Error{ErrorCode::bad_argument, "kernel spec field 'score_gradients'", spec.score_gradients,
+                   "nothing without a score", ""};
+    }
+    files.emplace(lookups_header, emit_score_lookups(spec, *score_program));
+  }
   if (spec.family == KernelFamily::hopper) {
     files.emplace(spec.direction == Direction::forward ? forward_products_header : backward_products_header,
                   emit_warpgroup_products(spec));

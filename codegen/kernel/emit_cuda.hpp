@@ -11,7 +11,8 @@ namespace flashspan::kernel {
 /// Entry points. Every module defines the planner's three (unless the lowering is `none`) and:
 ///   forward:  attention_forward
 ///   backward: attention_backward_delta, attention_backward_sink; mma: attention_backward_dq,
-///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient
+///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient;
+///             with score gradients: attention_backward_score_clear, _sum and _round
 inline constexpr const char* entry_plan_classify = "plan_classify";
 inline constexpr const char* entry_plan_evaluate = "plan_evaluate";
 inline constexpr const char* entry_plan_lists = "plan_lists";
@@ -22,6 +23,10 @@ inline constexpr const char* entry_backward_dq = "attention_backward_dq";
 inline constexpr const char* entry_backward_dkdv = "attention_backward_dkdv";
 inline constexpr const char* entry_backward_tiles = "attention_backward_tiles";
 inline constexpr const char* entry_backward_query_gradient = "attention_backward_query_gradient";
+
+inline constexpr const char* entry_backward_score_clear = "attention_backward_score_clear";
+inline constexpr const char* entry_backward_score_sum = "attention_backward_score_sum";
+inline constexpr const char* entry_backward_score_round = "attention_backward_score_round";
 
 /// Error: internal only (a spec whose programs do not parse, or whose mask has not the ranges of its lowering).
 [[nodiscard]] Result<SourceText> emit_cuda(const KernelSpec& spec);

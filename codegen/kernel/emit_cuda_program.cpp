@@ -40,6 +40,10 @@ class ValueEmitter {
 
   std::string returning() { return declaring({program_.root()}) + "    return " + name_of(program_.root()) + ";\n"; }
 
+  std::string returning_indices(const Node& lookup) {
+    return declaring(lookup.operands) + "    return " + indices_of(lookup) + ";\n";
+  }
+
   std::string storing(const std::vector<NodeId>& results) {
     emit_all_behind(results);
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -259,13 +263,17 @@ class ValueEmitter {
     }
   }
 
+  [[nodiscard]] static std::string indices_of(const Node& lookup) {
+    std::string indices = "Indices<" + std::to_string(lookup.operands.size()) + ">{{";
+    for (std::size_t place = 0; place < lookup.operands.size(); ++place) {
+      indices += (place == 0 ? "" : ", ") + operand(lookup, place);
+    }
+    return indices + "}}";
+  }
+
   [[nodiscard]] std::string lookup(const Node& node) const {
     const auto rank = std::to_string(node.operands.size());
-    std::string indices = "Indices<" + rank + ">{{";
-    for (std::size_t place = 0; place < node.operands.size(); ++place) {
-      indices += (place == 0 ? "" : ", ") + operand(node, place);
-    }
-    indices += "}}";
+    const std::string indices = indices_of(node);
     const std::string tensor = "arguments.tensors[" + std::to_string(node.symbol) + "]";
     const DType dtype = program_.tensors()[static_cast<std::size_t>(node.symbol)].dtype;
     if (dtype == DType::i32) return "lookup_integer<" + rank + ">(" + tensor + ", " + indices + ")";
@@ -289,6 +297,10 @@ std::string emit_values(const mask::Program& program, const SideLookups& given) 
 
 std::string emit_lookup_values(const mask::Program& program, const std::vector<NodeId>& lookups) {
   return ValueEmitter(program, SideLookups{}).storing(lookups);
+}
+
+std::string emit_lookup_indices(const mask::Program& program) {
+  return ValueEmitter(program, SideLookups{}).returning_indices(program.node(program.root()));
 }
 
 std::string emit_ranges(const mask::VisibleRanges& visible, const std::string& length) {

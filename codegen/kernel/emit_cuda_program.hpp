@@ -17,6 +17,8 @@ namespace flashspan::kernel {
 [[nodiscard]] std::string emit_values(const mask::Program& program, const SideLookups& given);
 /// Statements that write the values of one side's lookups into the array `values`.
 [[nodiscard]] std::string emit_lookup_values(const mask::Program& program, const std::vector<mask::NodeId>& lookups);
+/// Statements that return the Indices of the lookup that is the program's root.
+[[nodiscard]] std::string emit_lookup_indices(const mask::Program& program);
 /// Statements that return the TileClass of a tile given as Intervals, the reading of codegen/mask/tile_intervals.cpp.
 /// The ranges of `given` lookups are read from the arrays `row` and `column`.
 [[nodiscard]] std::string emit_intervals(const mask::Program& program, const SideLookups& given);

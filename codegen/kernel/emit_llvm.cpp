@@ -27,6 +27,7 @@ std::vector<std::string> llvm_entry_points(const KernelSpec& spec) {
     case Direction::backward:
       names.insert(names.end(), {"gradient_full", "gradient_masked", "row_dots"});
       if (!spec.score.empty()) names.emplace_back("score_derivative_tile");
+      if (!spec.score_gradients.empty()) names.insert(names.end(), {"lookup_slope_tiles", "lookup_element_tiles"});
       break;
   }
   return names;
@@ -54,6 +55,9 @@ Result<SourceText> emit_llvm(const KernelSpec& spec) {
     text += emit_llvm_score("score_tile", *program, spec.tile);
     if (spec.direction == Direction::backward) {
       text += emit_llvm_score("score_derivative_tile", mask::derivative_by_score(*program), spec.tile);
+      if (!spec.score_gradients.empty()) {
+        text += emit_llvm_score_lookups(score_lookups(*program, spec.score_gradients), spec.tile);
+      }
     }
   }
   text += spec.direction == Direction::forward ? emit_llvm_softmax(spec.tile)

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "codegen/kernel/emit_llvm_writer.hpp"
 #include "codegen/kernel/kernel_spec.hpp"
+#include "codegen/kernel/score_lookups.hpp"
 #include "codegen/mask/program.hpp"
 
 namespace flashspan::kernel {
@@ -27,5 +29,7 @@ void transpose_block(IrWriter& ir, std::array<std::string, ir_lanes>& rows);
 [[nodiscard]] std::string emit_llvm_mask(const mask::Program& mask, const TileConfig& tile);
 /// A function `name` that maps the scores of a tile through a real program.
 [[nodiscard]] std::string emit_llvm_score(const std::string& name, const mask::Program& score, const TileConfig& tile);
+/// lookup_slope_tiles, lookup_element_tiles: of every lookup whose tensor takes a gradient.
+[[nodiscard]] std::string emit_llvm_score_lookups(const std::vector<ScoreLookup>& lookups, const TileConfig& tile);
 
 }  // namespace flashspan::kernel

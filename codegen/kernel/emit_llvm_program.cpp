@@ -279,6 +279,27 @@ IrValue ProgramEmitter::emit_lookup(NodeId id) {
   return raw;
 }
 
+std::string ProgramEmitter::element_number_vector() {
+  const mask::Node& node = program_.node(program_.root());
+  const Tensor& tensor = tensors_[static_cast<std::size_t>(node.symbol)];
+  IrValue inside{"true", Kind::boolean, false};
+  IrValue number{"0", Kind::int64, false};
+  for (std::size_t axis = 0; axis < node.operands.size(); ++axis) {
+    IrValue index = as_kind(value(node.operands[axis]), Kind::int64);
+    IrValue extent{tensor.extents[axis], Kind::int64, false};
+    make_alike(index, extent);
+    // Unsigned, so that a negative index is outside as well.
+    IrValue in_axis = compare("icmp ult", index, extent);
+    make_alike(inside, in_axis);
+    inside = operation("and", inside, in_axis);
+    make_alike(number, extent);
+    number = operation("mul", number, extent);
+    make_alike(number, index);
+    number = operation("add", number, index);
+  }
+  return as_vector(choose(inside, number, {"-1", Kind::int64, false})).name;
+}
+
 IrValue ProgramEmitter::emit_select(NodeId id) {
   const mask::Node& node = program_.node(id);
   const IrValue chosen = choose(value(node.operands[0]), value(node.operands[1]), value(node.operands[2]));

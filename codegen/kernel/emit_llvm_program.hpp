@@ -35,6 +35,9 @@ class ProgramEmitter {
   void emit_level(Level level);
   /// The root's value as a vector, once every level is emitted.
   [[nodiscard]] std::string root_vector();
+  /// Of a root that is a lookup: a vector of the numbers of the elements that it finds, counted row by row in 64 bits;
+  /// -1 for those outside the tensor.
+  [[nodiscard]] std::string element_number_vector();
 
  private:
   struct Tensor {

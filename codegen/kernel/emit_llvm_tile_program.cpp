@@ -56,7 +56,18 @@ std::string emit_llvm_mask(const mask::Program& mask, const TileConfig& tile) {
   return ir.finish(concat("i64 ", sum[0]));
 }
 
-std::string emit_llvm_score(const std::string& name, const mask::Program& score, const TileConfig& tile) {
+namespace {
+
+/// What a function over the scores of a tile stores for 16 pairs, once every node is emitted.
+struct PairResult {
+  const char* vector_type;
+  const char* element_type;
+  int element_bytes;
+  std::string (ProgramEmitter::*vector)();
+};
+
+std::string emit_score_function(const std::string& name, const mask::Program& score, const TileConfig& tile,
+                                const PairResult& result) {
   IrWriter ir(concat("define void @", name, "(", tile_parameters, ", ptr %scores, ptr %results) #0"));
   ProgramEmitter program(ir, score);
   start_program(program);
@@ -70,12 +81,43 @@ std::string emit_llvm_score(const std::string& name, const mask::Program& score,
       program.set_variable(Variable::score,
                            {ir.load(ir_floats, ir.element_pointer("float", "%scores", offset), 4), Kind::real, true});
       program.emit_level(ProgramEmitter::Level::row);
-      ir.store(ir_floats, program.root_vector(), ir.element_pointer("float", "%results", offset), 4);
+      ir.store(result.vector_type, (program.*result.vector)(),
+               ir.element_pointer(result.element_type, "%results", offset), result.element_bytes);
       return IrWriter::Values{};
     });
     return IrWriter::Values{};
   });
   return ir.finish();
+}
+
+constexpr PairResult score_result{ir_floats, "float", 4, &ProgramEmitter::root_vector};
+constexpr PairResult element_result{ir_longs, "i64", 8, &ProgramEmitter::element_number_vector};
+
+/// A function `name` that calls `name`_0, `name`_1, ... with one tile of results after another.
+std::string emit_calls(const std::string& name, std::size_t count, const TileConfig& tile, const PairResult& result) {
+  IrWriter ir(concat("define void @", name, "(", tile_parameters, ", ptr %scores, ptr %results) #0"));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string first = std::to_string(i * static_cast<std::size_t>(tile.block_m * tile.block_n));
+    ir.line(concat("call void @", name, "_", i, "(", tile_parameters, ", ptr %scores, ptr ",
+                   ir.element_pointer(result.element_type, "%results", first), ")"));
+  }
+  return ir.finish();
+}
+
+}  // namespace
+
+std::string emit_llvm_score(const std::string& name, const mask::Program& score, const TileConfig& tile) {
+  return emit_score_function(name, score, tile, score_result);
+}
+
+std::string emit_llvm_score_lookups(const std::vector<ScoreLookup>& lookups, const TileConfig& tile) {
+  std::string text;
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    text += emit_score_function(concat("lookup_slope_tiles_", i), lookups[i].slope, tile, score_result);
+    text += emit_score_function(concat("lookup_element_tiles_", i), lookups[i].at, tile, element_result);
+  }
+  return text + emit_calls("lookup_slope_tiles", lookups.size(), tile, score_result) +
+         emit_calls("lookup_element_tiles", lookups.size(), tile, element_result);
 }
 
 }  // namespace flashspan::kernel

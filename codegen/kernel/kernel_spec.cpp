@@ -60,6 +60,8 @@ class FieldReader {
     return value;
   }
 
+  std::string text_if_any(const std::string& name) { return fields_.contains(name) ? text(name) : ""; }
+
   int number(const std::string& name) {
     const std::string value = text(name);
     int number = 0;
@@ -146,6 +148,7 @@ std::string KernelSpec::to_text() const {
   put(text, "lowering", to_string(lowering));
   put(text, "mask", mask);
   put(text, "score", score);
+  if (!score_gradients.empty()) put(text, "score_gradients", score_gradients);
   put(text, "aligned", aligned ? "true" : "false");
   put(text, "split_rows", split_rows ? "true" : "false");
   put(text, "two_passes", two_passes ? "true" : "false");
@@ -171,6 +174,7 @@ Result<KernelSpec> KernelSpec::from_text(const std::string& text) {
                                               lowering_from_string);
   spec.mask = reader.text("mask");
   spec.score = reader.text("score");
+  spec.score_gradients = reader.text_if_any("score_gradients");
   spec.aligned = reader.one_of<bool>("aligned", "true or false", bool_from_string);
   spec.split_rows = reader.one_of<bool>("split_rows", "true or false", bool_from_string);
   spec.two_passes = reader.one_of<bool>("two_passes", "true or false", bool_from_string);
@@ -191,6 +195,7 @@ std::string KernelSpec::summary() const {
   text += " " + std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n);
   text += std::string(" ") + to_string(lowering);
   if (!score.empty()) text += " score";
+  if (!score_gradients.empty()) text += " gradients of " + score_gradients;
   if (!aligned) text += " unaligned";
   if (split_rows) text += " split";
   if (two_passes) text += " two-pass";
@@ -210,6 +215,7 @@ std::size_t KernelSpecHash::operator()(const KernelSpec& spec) const noexcept {
   mix(static_cast<std::size_t>(spec.lowering));
   mix(std::hash<std::string>{}(spec.mask));
   mix(std::hash<std::string>{}(spec.score));
+  mix(std::hash<std::string>{}(spec.score_gradients));
   mix(spec.aligned ? 1 : 0);
   mix(spec.split_rows ? 1 : 0);
   mix(spec.two_passes ? 1 : 0);

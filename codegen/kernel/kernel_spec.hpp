@@ -46,6 +46,9 @@ struct KernelSpec {
   mask::LoweringKind lowering = mask::LoweringKind::expression;
   std::string mask;   ///< signature of the simplified mask program
   std::string score;  ///< signature of the simplified score program; empty: scores are used as they are
+  /// Backward: names of the score's tensors whose gradients are computed, in the order of their declarations, with
+  /// commas between them. A spec without any is the same text as if there were no such field.
+  std::string score_gradients;
   /// True if every row of every tensor starts at a multiple of 16 bytes, so 16-byte copies are legal.
   bool aligned = true;
   /// Forward of the hopper family: rows of tiles are cut into portions (worth_splitting()).

@@ -215,6 +215,14 @@ int query_stages(const KernelSpec& spec) {
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
 
+std::int64_t score_gradient_tile_bytes(const KernelSpec& spec) {
+  constexpr std::int64_t bytes_per_float = 4;
+  const std::int64_t pitches = padded_head_dim(spec.head_dim_qk) + padded_head_dim(spec.head_dim_v) + 2 * row_padding;
+  // Query, dO, key and value; LSE and delta of the query rows.
+  return (spec.tile.block_m + spec.tile.block_n) * pitches * bytes_per_element +
+         2 * spec.tile.block_m * bytes_per_float;
+}
+
 FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
   if (spec.target.kind == DeviceKind::cpu) return {KernelFamily::mma, "a CPU kernel has no family"};
   if (spec.target.arch != hopper_arch) {

@@ -23,6 +23,8 @@ inline constexpr int head_dim_step = 8;
 [[nodiscard]] std::int64_t shared_memory_limit(Arch arch);
 /// Bytes of dynamic shared memory that the kernel(s) of this spec ask for.
 [[nodiscard]] std::int64_t shared_memory_bytes(const KernelSpec& spec);
+/// Those of the tiles of attention_backward_score_sum, of either family.
+[[nodiscard]] std::int64_t score_gradient_tile_bytes(const KernelSpec& spec);
 
 /// Query tiles that a block holds. A second one lets the hopper family copy the next item's query and keys while it
 /// still computes this one's; head dims past 128 leave no shared memory for it.

@@ -13,9 +13,12 @@ namespace {
 /// 0 * infinity from making a NaN.
 using Derivative = std::optional<NodeId>;
 
+constexpr NodeId no_node = -1;
+
 class Differentiator {
  public:
-  explicit Differentiator(const Program& score) : program_(score), derivatives_(score.nodes().size()) {}
+  /// By the value of node `by`; no_node: of a node that the score does not have.
+  Differentiator(const Program& score, NodeId by) : program_(score), by_(by), derivatives_(score.nodes().size()) {}
 
   Program run() {
     for (const NodeId id : live_nodes(program_)) {
@@ -31,9 +34,8 @@ class Differentiator {
   NodeId value(Derivative derivative) { return derivative ? *derivative : program_.real(0); }
 
   Derivative differentiate(NodeId id, const Node& node) {
+    if (id == by_) return program_.real(1);
     switch (node.op) {
-      case Op::variable:
-        return program_.real(1);  // the only real variable is score
       case Op::add:
         return sum(of(node.operands[0]), of(node.operands[1]));
       case Op::subtract:
@@ -57,6 +59,7 @@ class Differentiator {
       case Op::sqrt:
         return function(id, node.op, node.operands[0]);
       case Op::real_constant:
+      case Op::variable:
       case Op::scalar:
       case Op::lookup:
       case Op::to_real:
@@ -135,11 +138,23 @@ class Differentiator {
   }
 
   Program program_;
+  NodeId by_;
   std::vector<Derivative> derivatives_;
 };
 
+/// The only real variable is the score.
+NodeId score_variable(const Program& score) {
+  for (NodeId id = 0; id < static_cast<NodeId>(score.nodes().size()); ++id) {
+    const Node& node = score.node(id);
+    if (node.op == Op::variable && node.type == ValueType::real) return id;
+  }
+  return no_node;
+}
+
 }  // namespace
 
-Program derivative_by_score(const Program& score) { return Differentiator(score).run(); }
+Program derivative_by_score(const Program& score) { return Differentiator(score, score_variable(score)).run(); }
+
+Program derivative_by_lookup(const Program& score, NodeId lookup) { return Differentiator(score, lookup).run(); }
 
 }  // namespace flashspan::mask

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
@@ -44,15 +45,20 @@ struct ForwardCall {
 /// out_gradient (as out) and optionally lse_gradient (as lse), and the results query_gradient, key_gradient,
 /// value_gradient (as query, key, value), which are overwritten. A sink is needed for its own gradient only, the result
 /// sink_gradient [Hq] f32, which may be left out; what the others need to know of it is in lse.
+///   score_gradients are results too: of tensors that `score` looks up, by their names in its text, d loss / d element
+///   = the sum over visible pairs of dS d score / d element, where dS is the gradient of the modified score. Each is
+///   f32 whatever the tensor's dtype, of the tensor's shape (an axis that the tensor has with stride 0 too), of any
+///   strides that keep its elements apart. Lookups outside the tensor take no gradient, nor do indices and comparisons.
 struct BackwardCall {
   TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient;
   TensorView query_gradient, key_gradient, value_gradient, sink_gradient;
+  std::vector<NamedTensor> score_gradients;
   const Mask* mask = nullptr;
   const Score* score = nullptr;
   std::optional<float> scale;
-  /// True: the same call gives the same bits, every time. False: kernels may add up dQ in the order in which tiles get
-  /// done, which is faster. (A forward, and the CPU, are always deterministic.)
+  /// True: the same call gives the same bits, every time. False: kernels may add up dQ and score_gradients in the order
+  /// in which tiles get done, which is faster. (A forward, and the CPU, are always deterministic.)
   bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;

@@ -75,6 +75,7 @@ struct CompileRequest {
   DType dtype = DType::bf16;
   int head_dim_qk = 128;
   int head_dim_v = 128;
+  std::vector<std::string> score_gradients;  ///< backward: names of tensors, as in BackwardCall::score_gradients
   bool aligned = true;
   bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
   bool deterministic = false;  ///< as in BackwardCall
@@ -82,7 +83,8 @@ struct CompileRequest {
 };
 
 /// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view
-/// once per finished kernel. Error: missing_component if there is no NVRTC.
+/// once per finished kernel. Error: missing_component if there is no NVRTC; bad_argument for a dtype, head dims or
+/// score gradients that no call takes.
 [[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(
     const CompileRequest& request, int threads, const std::function<void(const CompiledKernel&)>& progress);
 

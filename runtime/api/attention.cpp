@@ -55,6 +55,9 @@ struct Attention::State {
     filled.value_gradient = call.value_gradient;
     filled.deterministic = call.deterministic;
     filled.sink_gradient = call.sink_gradient;
+    for (const NamedTensor& result : call.score_gradients) {
+      filled.score_gradients.push_back({result.name, result.view});
+    }
     return filled;
   }
 

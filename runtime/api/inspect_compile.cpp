@@ -17,6 +17,7 @@
 #include "runtime/api/states.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/kernel_provider.hpp"
+#include "runtime/attention/score_gradients.hpp"
 #include "runtime/attention/validate.hpp"
 #include "runtime/attention/validate_program.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
@@ -32,18 +33,21 @@ struct Task {
 
 struct Compilation {
   const CompileRequest& request;
+  std::string score_gradients;  ///< as in KernelSpec
   std::shared_ptr<cache::KernelCache> cache;
   std::vector<std::filesystem::path> dump_folders;
   LogSink log;
 };
 
-attention::SpecChoice choice_of(const Task& task, const CompileRequest& request) {
+attention::SpecChoice choice_of(const Task& task, const Compilation& compilation) {
+  const CompileRequest& request = compilation.request;
   attention::SpecChoice choice;
   choice.direction = task.direction;
   choice.target = {DeviceKind::cuda, task.arch};
   choice.dtype = request.dtype;
   choice.head_dim_qk = request.head_dim_qk;
   choice.head_dim_v = request.head_dim_v;
+  if (task.direction == Direction::backward) choice.score_gradients = compilation.score_gradients;
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
   choice.needs.deterministic = request.deterministic;
@@ -57,7 +61,7 @@ CompiledKernel compile_one(const Task& task, const Compilation& compilation) {
   CompiledKernel result;
   result.arch = task.arch;
   result.direction = task.direction;
-  const auto spec = attention::choose_spec(choice_of(task, request), mask, score);
+  const auto spec = attention::choose_spec(choice_of(task, compilation), mask, score);
   if (!spec) {
     result.error = spec.error();
     return result;
@@ -126,6 +130,9 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   if (auto served = attention::check_dtype_and_head_dims(request.dtype, sizes, DeviceKind::cuda); !served) {
     return served.error();
   }
+  auto score_gradients = attention::score_gradient_names(request.score != nullptr ? &request.score->state() : nullptr,
+                                                         request.score_gradients);
+  if (!score_gradients) return score_gradients.error();
   const api::Settings& settings = api::settings();
   if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(settings)); !nvrtc) return nvrtc.error();
   const LogSink log = api::standard_log(settings.log);
@@ -138,7 +145,8 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   for (const Arch& arch : request.archs) {
     for (Direction direction : request.directions) tasks.push_back({arch, direction});
   }
-  const Compilation compilation{filled, api::open_kernel_cache(folder, log), api::dump_folders(settings, folder), log};
+  const Compilation compilation{filled, *std::move(score_gradients), api::open_kernel_cache(folder, log),
+                                api::dump_folders(settings, folder), log};
   return compile_all(tasks, threads, compilation, progress);
 }
 

@@ -42,12 +42,19 @@ struct BoundMask : BoundProgram {
 
 struct BoundScore : BoundProgram {};
 
+/// A result: the gradient of the score's tensor of that name.
+struct ScoreGradient {
+  std::string name;
+  TensorView view;
+};
+
 /// As ForwardCall and BackwardCall of flashspan/attention.hpp; the gradients belong to the backward only.
 struct AttentionCall {
   Direction direction = Direction::forward;
   TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient;
   TensorView query_gradient, key_gradient, value_gradient, sink_gradient;
+  std::vector<ScoreGradient> score_gradients;
   const BoundMask* mask = nullptr;    ///< never null
   const BoundScore* score = nullptr;  ///< null: none
   std::optional<float> scale;

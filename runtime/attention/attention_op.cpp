@@ -8,6 +8,7 @@
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/plan_reuse.hpp"
+#include "runtime/attention/score_gradients.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate.hpp"
 #include "runtime/backend/workspace_check.hpp"
@@ -31,6 +32,8 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   args.key_gradient = call.key_gradient;
   args.value_gradient = call.value_gradient;
   args.sink_gradient = call.sink_gradient;
+  args.score_gradients = score_gradient_results(call);
+  args.deterministic = call.deterministic;
   args.scale = call.scale.value_or(1.0F / std::sqrt(static_cast<float>(shape.head_dim_qk)));
   args.mask_program = &call.mask->program;
   args.mask_bindings = &call.mask->bindings;
@@ -53,6 +56,7 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
                           call.query.dtype,
                           static_cast<int>(shape->head_dim_qk),
                           static_cast<int>(shape->head_dim_v),
+                          score_gradient_names(call),
                           rows.aligned,
                           kernel::worth_splitting(*shape),
                           {call.deterministic, rows.expanded}};
@@ -70,11 +74,12 @@ std::int64_t largest_workspace(const backend::Backend& backend, const CheckedCal
 
 /// True if the call has no result to write.
 bool writes_nothing(const AttentionCall& call) {
+  const auto has_elements = [](const TensorView& view) { return view.given() && view.element_count() != 0; };
   const CallTensors tensors(call);
   for (const CallTensor& tensor : tensors.all()) {
-    if (tensor.role == Role::written && tensor.view->given() && tensor.view->element_count() != 0) return false;
+    if (tensor.role == Role::written && has_elements(*tensor.view)) return false;
   }
-  return true;
+  return std::ranges::none_of(call.score_gradients, has_elements, &ScoreGradient::view);
 }
 
 UserText user_text(const AttentionCall& call) {

@@ -55,6 +55,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   spec.head_dim_v = choice.head_dim_v;
   spec.mask = mask.signature;
   if (score != nullptr) spec.score = score->signature;
+  spec.score_gradients = choice.score_gradients;
   spec.aligned = choice.aligned;
   spec.family = kernel::choose_family(spec, choice.needs).family;
   spec.two_passes = kernel::takes_two_passes(spec, choice.needs);

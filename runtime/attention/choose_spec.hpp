@@ -1,6 +1,8 @@
 // choose_spec.hpp -- from a checked call to its KernelSpec: the last pure step before a kernel is looked up.
 #pragma once
 
+#include <string>
+
 #include "codegen/kernel/kernel_spec.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "flashspan/core/error.hpp"
@@ -16,6 +18,7 @@ struct SpecChoice {
   DType dtype = DType::f32;
   int head_dim_qk = 0;
   int head_dim_v = 0;
+  std::string score_gradients;  ///< as in KernelSpec
   bool aligned = true;
   bool few_rows = false;  ///< kernel::worth_splitting() of the call's shape
   kernel::FamilyNeeds needs;

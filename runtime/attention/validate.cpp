@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "codegen/kernel/tile_config.hpp"
+#include "runtime/attention/score_gradients.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate_program.hpp"
 
@@ -256,6 +257,7 @@ Result<AttentionShape> validate(const AttentionCall& call, const backend::Device
   if (call.score != nullptr) {
     if (auto score = check_program("score", *call.score, *shape, facts.device); !score) return score.error();
   }
+  if (auto gradients = check_score_gradients(call, facts.device); !gradients) return gradients.error();
   return shape;
 }
 

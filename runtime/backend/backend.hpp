@@ -54,6 +54,8 @@ struct LaunchArgs {
   AttentionShape shape;
   TensorView query, key, value, sink, out, lse;
   TensorView out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient, sink_gradient;  // backward only
+  std::vector<TensorView> score_gradients;  ///< backward: f32, as many and in the order of the spec's score_gradients
+  bool deterministic = false;               ///< backward: score gradients are sums that no order changes
   float scale = 1;
   const mask::Program* mask_program = nullptr;
   const mask::Bindings* mask_bindings = nullptr;

@@ -8,8 +8,9 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/cpu/differentiate_scores.hpp"
 #include "runtime/cpu/packing.hpp"
-#include "runtime/cpu/score_tile.hpp"
+#include "runtime/cpu/score_gradients.hpp"
 #include "runtime/cpu/sink.hpp"
 
 namespace flashspan::cpu {
@@ -17,24 +18,22 @@ namespace {
 
 struct Scratch {
   Scratch(const CallSizes& sizes, bool with_score)
-      : probabilities(sizes.block_m * sizes.block_n),
-        gradients(sizes.block_m * sizes.block_n),
-        derivatives(with_score ? sizes.block_m * sizes.block_n : 0),
+      : tile(sizes, with_score),
         key_gradient(sizes.block_n * sizes.qk_columns),
         value_gradient(sizes.block_n * sizes.v_columns),
         rows(sizes.block_m * std::max(sizes.v_columns, sizes.qk_columns)),
-        factors(std::max(sizes.block_m, sizes.block_n)),
-        visibility(sizes) {}
+        factors(std::max(sizes.block_m, sizes.block_n)) {}
 
-  AlignedFloats probabilities, gradients, derivatives, key_gradient, value_gradient, rows, factors;
-  TileVisibility visibility;
+  DifferentiatedTile tile;
+  AlignedFloats key_gradient, value_gradient, rows, factors;
 };
 
 class Backward {
  public:
-  Backward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-           const Workspace& workspace)
+  Backward(const TileFunctions& functions, const std::vector<kernel::ScoreLookup>& lookups,
+           const backend::LaunchArgs& args, const CallSizes& sizes, const Workspace& workspace)
       : functions_(functions),
+        lookups_(lookups),
         args_(args),
         sizes_(sizes),
         workspace_(workspace),
@@ -63,6 +62,7 @@ class Backward {
           [&](std::int64_t b, std::int64_t h, std::int64_t tile) { differentiate_query_tile(b, h, tile); });
     }
     for_each_query_tile([&](std::int64_t b, std::int64_t h, std::int64_t tile) { store_query_tile(b, h, tile); });
+    if (!args_.score_gradients.empty()) differentiate_looked_up(context_, args_, workspace_, lookups_);
     if (!args_.sink_gradient.given()) return;
     tbb::parallel_for(std::int64_t{0}, sizes_.shape.query_heads, [&](std::int64_t h) { differentiate_sink(h); });
   }
@@ -137,40 +137,23 @@ class Backward {
   }
 
   /// Probabilities and score gradients of one tile, into the scratch.
-  void differentiate_scores(const TilePosition& at, Scratch& scratch) {
-    const std::int64_t rows = sizes_.rows_of(at.q_tile);
-    const std::int64_t cols = sizes_.cols_of(at.key.index);
-    const std::int64_t kv_head = at.h / sizes_.group;
-    float* scores = scratch.probabilities.data();
-    multiply_scores(context_, workspace_.query.tile(at.b, at.h, at.q_tile),
-                    workspace_.key_columns.tile(at.b, kv_head, at.key.index), rows, cols, scores);
-    if (functions_.score_tile != nullptr) {
-      const std::int64_t q = at.q_tile * sizes_.block_m;
-      const std::int64_t k = at.key.index * sizes_.block_n;
-      functions_.score_derivative_tile(context_.score, at.b, at.h, q, k, rows, cols, scores,
-                                       scratch.derivatives.data());
-      functions_.score_tile(context_.score, at.b, at.h, q, k, rows, cols, scores, scores);
-    }
-    functions_.gemm(workspace_.out_gradient.tile(at.b, at.h, at.q_tile), sizes_.v_columns, 1,
-                    workspace_.value_columns.tile(at.b, kv_head, at.key.index), sizes_.block_n,
-                    scratch.gradients.data(), sizes_.block_n, rows, sizes_.shape.head_dim_v, padded(cols), 0);
-    const float* lse = workspace_.lse.tile(at.b, at.h, at.q_tile);
-    scratch.visibility.set(context_, at);
-    scratch.visibility.hide_empty_rows(sizes_, at, lse);
-    const auto gradient = scratch.visibility.masked() ? functions_.gradient_masked : functions_.gradient_full;
-    gradient(scores, scratch.gradients.data(), scratch.derivatives.data(), rows, cols, scratch.visibility.words(), lse,
-             workspace_.delta.tile(at.b, at.h, at.q_tile));
+  void differentiate(const TilePosition& at, Scratch& scratch) {
+    differentiate_scores(context_, workspace_, at, scratch.tile, [&](const float* scores, float* derivatives) {
+      functions_.score_derivative_tile(context_.score, at.b, at.h, at.q_tile * sizes_.block_m,
+                                       at.key.index * sizes_.block_n, sizes_.rows_of(at.q_tile),
+                                       sizes_.cols_of(at.key.index), scores, derivatives);
+    });
   }
 
   void add(const Product& product, const std::uint8_t* nonfinite, const Scratch& scratch, bool transposed) {
-    if (!scratch.visibility.masked()) return accumulate(functions_, product);
-    accumulate_visible(functions_, product, nonfinite, {scratch.visibility.words(), sizes_.block_n / vector_columns},
-                       transposed);
+    if (!scratch.tile.visibility.masked()) return accumulate(functions_, product);
+    accumulate_visible(functions_, product, nonfinite,
+                       {scratch.tile.visibility.words(), sizes_.block_n / vector_columns}, transposed);
   }
 
   void add_query_gradient(const TilePosition& at, const Scratch& scratch) {
     const std::int64_t kv_head = at.h / sizes_.group;
-    add({scratch.gradients.data(), sizes_.block_n, 1, workspace_.key.tile(at.b, kv_head, at.key.index),
+    add({scratch.tile.gradients.data(), sizes_.block_n, 1, workspace_.key.tile(at.b, kv_head, at.key.index),
          sizes_.qk_columns, workspace_.query_gradient.tile(at.b, at.h, at.q_tile), sizes_.qk_columns,
          sizes_.rows_of(at.q_tile), sizes_.cols_of(at.key.index), sizes_.qk_columns},
         workspace_.key.flags(at.b, kv_head, at.key.index), scratch, false);
@@ -179,11 +162,11 @@ class Backward {
   void add_key_gradients(const TilePosition& at, Scratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(at.q_tile);
     const std::int64_t cols = sizes_.cols_of(at.key.index);
-    add({scratch.probabilities.data(), 1, sizes_.block_n, workspace_.out_gradient.tile(at.b, at.h, at.q_tile),
+    add({scratch.tile.probabilities.data(), 1, sizes_.block_n, workspace_.out_gradient.tile(at.b, at.h, at.q_tile),
          sizes_.v_columns, scratch.value_gradient.data(), sizes_.v_columns, cols, rows, sizes_.v_columns},
         workspace_.out_gradient.flags(at.b, at.h, at.q_tile), scratch, true);
-    add({scratch.gradients.data(), 1, sizes_.block_n, workspace_.query.tile(at.b, at.h, at.q_tile), sizes_.qk_columns,
-         scratch.key_gradient.data(), sizes_.qk_columns, cols, rows, sizes_.qk_columns},
+    add({scratch.tile.gradients.data(), 1, sizes_.block_n, workspace_.query.tile(at.b, at.h, at.q_tile),
+         sizes_.qk_columns, scratch.key_gradient.data(), sizes_.qk_columns, cols, rows, sizes_.qk_columns},
         workspace_.query.flags(at.b, at.h, at.q_tile), scratch, true);
   }
 
@@ -196,7 +179,7 @@ class Backward {
       for (std::int64_t i = 0; i < by_key_.count(plan_row, tile); ++i) {
         const VisitedTile query = by_key_.entry(plan_row, tile, i);
         const TilePosition at{b, h, query.index, {tile, query.partial}};
-        differentiate_scores(at, scratch);
+        differentiate(at, scratch);
         add_key_gradients(at, scratch);
         if (with_query_gradient) add_query_gradient(at, scratch);
       }
@@ -216,7 +199,7 @@ class Backward {
     const std::int64_t plan_row = sizes_.plan_row(b, h);
     for (std::int64_t i = 0; i < by_query_.count(plan_row, tile); ++i) {
       const TilePosition at{b, h, tile, by_query_.entry(plan_row, tile, i)};
-      differentiate_scores(at, scratch);
+      differentiate(at, scratch);
       add_query_gradient(at, scratch);
     }
   }
@@ -248,6 +231,7 @@ class Backward {
   }
 
   const TileFunctions& functions_;
+  const std::vector<kernel::ScoreLookup>& lookups_;
   const backend::LaunchArgs& args_;
   const CallSizes& sizes_;
   const Workspace& workspace_;
@@ -259,9 +243,9 @@ class Backward {
 
 }  // namespace
 
-void attention_backward(const TileFunctions& functions, const backend::LaunchArgs& args, const CallSizes& sizes,
-                        const Workspace& workspace) {
-  Backward(functions, args, sizes, workspace).run();
+void attention_backward(const TileFunctions& functions, const std::vector<kernel::ScoreLookup>& lookups,
+                        const backend::LaunchArgs& args, const CallSizes& sizes, const Workspace& workspace) {
+  Backward(functions, lookups, args, sizes, workspace).run();
 }
 
 }  // namespace flashspan::cpu

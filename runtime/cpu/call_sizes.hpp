@@ -24,6 +24,7 @@ struct CallSizes {
   std::int64_t group = 1;                      ///< query heads per key/value head
   bool planned = false;                        ///< false: every tile is visited and full
   std::int64_t plan_batch = 1, plan_heads = 1;
+  std::int64_t score_elements = 0;  ///< of all score gradients together
 
   CallSizes(const kernel::KernelSpec& spec, const backend::LaunchArgs& args)
       : shape(args.shape),
@@ -35,6 +36,7 @@ struct CallSizes {
         v_columns(padded(shape.head_dim_v)),
         group(shape.kv_heads == 0 ? 1 : shape.query_heads / shape.kv_heads),
         planned(spec.lowering != mask::LoweringKind::none) {
+    for (const TensorView& gradient : args.score_gradients) score_elements += gradient.element_count();
     if (!planned || args.mask_program == nullptr) return;
     const mask::VariableSet set = args.mask_program->dependencies();
     if ((set & mask::set_of(mask::Variable::b)) != 0) plan_batch = shape.batch;

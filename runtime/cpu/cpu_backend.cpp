@@ -85,7 +85,14 @@ Result<std::shared_ptr<backend::LoadedKernel>> CpuBackend::load(const std::vecto
     return Error{ErrorCode::device_error, "object", "machine code without " + missing,
                  "a module of spec " + spec.summary(), ""};
   }
-  return std::shared_ptr<backend::LoadedKernel>(std::make_shared<CpuKernel>(std::move(*object), functions));
+  std::vector<kernel::ScoreLookup> lookups;
+  if (!spec.score_gradients.empty()) {
+    const Result<mask::Program> score = mask::Program::from_signature(spec.score);
+    if (!score) return score.error();
+    lookups = kernel::score_lookups(*score, spec.score_gradients);
+  }
+  return std::shared_ptr<backend::LoadedKernel>(
+      std::make_shared<CpuKernel>(std::move(*object), functions, std::move(lookups)));
 }
 
 std::int64_t CpuBackend::workspace_bytes(const kernel::KernelSpec& spec, const backend::LaunchArgs& args) const {
@@ -98,7 +105,8 @@ Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::Kernel
   const Workspace workspace = lay_out(spec.direction, sizes, args.workspace);
   if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, workspace.bytes); !large)
     return large;
-  const TileFunctions& functions = static_cast<CpuKernel&>(kernel).functions();
+  const auto& loaded = static_cast<const CpuKernel&>(kernel);
+  const TileFunctions& functions = loaded.functions();
   try {
     if (sizes.planned && !args.planned)
       plan_tiles(functions, *args.mask_program, *args.mask_bindings, sizes, workspace);
@@ -107,7 +115,7 @@ Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::Kernel
         attention_forward(functions, args, sizes, workspace);
         break;
       case Direction::backward:
-        attention_backward(functions, args, sizes, workspace);
+        attention_backward(functions, loaded.lookups(), args, sizes, workspace);
         break;
     }
   } catch (const std::exception& error) {

@@ -1,6 +1,10 @@
 // cpu_backend.hpp -- Backend for the host CPU: IR compiled by LLVM, tiles spread over TBB's threads.
 #pragma once
 
+#include <utility>
+#include <vector>
+
+#include "codegen/kernel/score_lookups.hpp"
 #include "runtime/backend/backend.hpp"
 #include "runtime/cpu/llvm_compiler.hpp"
 #include "runtime/cpu/tile_functions.hpp"
@@ -9,12 +13,16 @@ namespace flashspan::cpu {
 
 class CpuKernel final : public backend::LoadedKernel {
  public:
-  CpuKernel(LoadedObject object, const TileFunctions& functions) : object_(std::move(object)), functions_(functions) {}
+  CpuKernel(LoadedObject object, const TileFunctions& functions, std::vector<kernel::ScoreLookup> lookups)
+      : object_(std::move(object)), functions_(functions), lookups_(std::move(lookups)) {}
   [[nodiscard]] const TileFunctions& functions() const { return functions_; }
+  /// In the order of the functions' results.
+  [[nodiscard]] const std::vector<kernel::ScoreLookup>& lookups() const { return lookups_; }
 
  private:
   LoadedObject object_;
   TileFunctions functions_;
+  std::vector<kernel::ScoreLookup> lookups_;
 };
 
 class CpuBackend final : public backend::Backend {

@@ -54,6 +54,16 @@ struct TileFunctions {
   void (*score_derivative_tile)(const ProgramData* program, std::int64_t b, std::int64_t h, std::int64_t q_begin,
                                 std::int64_t k_begin, std::int64_t rows, std::int64_t cols, const float* scores,
                                 float* results);
+  /// Of every lookup whose tensor takes a gradient, one tile of [block_m, block_n] results after another: the
+  /// derivative of the score program by the value found, and the number of the element that it is found in, counted row
+  /// by row; -1 outside the tensor. The second does not depend on the scores. Columns as above. With score gradients
+  /// only.
+  void (*lookup_slope_tiles)(const ProgramData* program, std::int64_t b, std::int64_t h, std::int64_t q_begin,
+                             std::int64_t k_begin, std::int64_t rows, std::int64_t cols, const float* scores,
+                             float* results);
+  void (*lookup_element_tiles)(const ProgramData* program, std::int64_t b, std::int64_t h, std::int64_t q_begin,
+                               std::int64_t k_begin, std::int64_t rows, std::int64_t cols, const float* scores,
+                               std::int64_t* results);
 
   // Forward.
   /// One step of the online softmax: scores become probabilities relative to the new row_max, row_sum is carried on,
@@ -91,6 +101,8 @@ void for_each_function(TileFunctions& functions, const Visit& visit) {
   visit("mask_tile", functions.mask_tile);
   visit("score_tile", functions.score_tile);
   visit("score_derivative_tile", functions.score_derivative_tile);
+  visit("lookup_slope_tiles", functions.lookup_slope_tiles);
+  visit("lookup_element_tiles", functions.lookup_element_tiles);
   visit("softmax_full", functions.softmax_full);
   visit("softmax_masked", functions.softmax_masked);
   visit("rescale_rows", functions.rescale_rows);

@@ -68,6 +68,7 @@ Workspace lay_out(Direction direction, const CallSizes& sizes, void* base) {
     workspace.query_gradient = query_side(sizes.qk_columns);
     workspace.lse = query_side(1);
     workspace.delta = query_side(1);
+    workspace.score_sums = cutter.take<double>(sizes.score_elements);
   } else {
     workspace.value = key_side(sizes.v_columns);
   }

@@ -40,10 +40,11 @@ struct Workspace {
   PackedRows key;
   PackedRows query;  ///< times scale
   PackedRows out_gradient;
-  PackedRows query_gradient;  ///< sum so far, without scale
-  PackedRows lse;             ///< one column
-  PackedRows delta;           ///< one column: rowsum(dO * O) - dLSE
-  std::int64_t bytes = 0;     ///< of the whole, alignment included
+  PackedRows query_gradient;     ///< sum so far, without scale
+  PackedRows lse;                ///< one column
+  PackedRows delta;              ///< one column: rowsum(dO * O) - dLSE
+  double* score_sums = nullptr;  ///< of the elements of every score gradient, one after another
+  std::int64_t bytes = 0;        ///< of the whole, alignment included
 };
 
 /// The regions at `base`; with a null base only `bytes` means anything.

@@ -27,6 +27,7 @@ struct PreparedCall {
   flashspan_device::AttentionParameters attention;  ///< its plan and delta stand in the caller's workspace
   flashspan_device::ProgramArguments mask;
   flashspan_device::ProgramArguments score;
+  flashspan_device::ScoreGradientArguments score_gradients;
   flashspan_device::TensorMaps maps;  ///< of the hopper family
   std::int64_t ticket_bytes = 0;      ///< to be zeroed before a forward that cuts rows into portions
 };
@@ -37,7 +38,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
   if (args.planned) grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
-  const WorkspaceLayout layout = workspace_layout(spec, args.shape, size);
+  const WorkspaceLayout layout = workspace_layout(spec, args.shape, size, score_sums(args));
   if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
@@ -48,6 +49,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   call.ticket_bytes = layout.tickets.bytes;
   call.mask = *mask;
   call.score = *score;
+  call.score_gradients = score_gradient_arguments(args, layout);
   if (spec.family != kernel::KernelFamily::hopper) return {};
   return describe_inputs(driver, spec, args, call.maps);
 }
@@ -67,6 +69,29 @@ BlockShape block_shape(const KernelSpec& spec, int processors) {
       return {processors, (spec.tile.num_warps + copying_warps) * threads_per_warp};
   }
   return {std::numeric_limits<std::int64_t>::max(), spec.tile.num_warps * threads_per_warp};
+}
+
+/// Queues the kernels of the score gradients, in the order that ScoreGradientRun describes.
+Result<void> launch_score_gradients(const CudaKernel& kernel, const KernelSpec& spec, const LaunchArgs& args,
+                                    PreparedCall& call) {
+  using Run = flashspan_device::ScoreGradientRun;
+  std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.score_gradients};
+  const std::int64_t element_blocks = score_element_blocks(call.score_gradients);
+  if (element_blocks == 0) return {};
+  const auto over_elements = [&](EntryPoint entry) {
+    return kernel.launch(entry, element_blocks, flashspan_device::score_element_threads, args.stream, arguments);
+  };
+  const auto sum = [&](Run run) -> Result<void> {
+    if (call.grids.backward_score_sum == 0) return {};
+    call.score_gradients.run = run;
+    return kernel.launch(EntryPoint::backward_score_sum, call.grids.backward_score_sum, score_sum_threads(spec),
+                         args.stream, arguments);
+  };
+  if (auto queued = over_elements(EntryPoint::backward_score_clear); !queued) return queued;
+  if (!args.deterministic) return sum(Run::add);
+  if (auto queued = sum(Run::measure); !queued) return queued;
+  if (auto queued = sum(Run::add_in_units); !queued) return queued;
+  return over_elements(EntryPoint::backward_score_round);
 }
 
 /// Queued like a kernel.
@@ -120,7 +145,7 @@ class CudaBackend final : public backend::Backend {
   }
 
   [[nodiscard]] std::int64_t workspace_bytes(const KernelSpec& spec, const LaunchArgs& args) const override {
-    return workspace_layout(spec, args.shape, plan_size(spec, args)).bytes;
+    return workspace_layout(spec, args.shape, plan_size(spec, args), score_sums(args)).bytes;
   }
 
   [[nodiscard]] Result<void> run(backend::LoadedKernel& kernel, const KernelSpec& spec,
@@ -169,14 +194,14 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
        {EntryPoint::backward_query_gradient, query_gradient_blocks, spec.two_passes ? threads : rounding_threads}}};
   // Kernels that take no maps do not look at the fourth.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
+  const auto& loaded = static_cast<const CudaKernel&>(kernel);
   for (const Step& step : steps) {
     if (step.blocks == 0) continue;
-    const auto& loaded = static_cast<const CudaKernel&>(kernel);
     if (auto queued = loaded.launch(step.entry, step.blocks, step.threads, args.stream, arguments); !queued) {
       return queued;
     }
   }
-  return {};
+  return launch_score_gradients(loaded, spec, args, call);
 }
 
 }  // namespace

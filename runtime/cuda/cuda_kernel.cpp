@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/kernel/emit_cuda.hpp"
+#include "codegen/kernel/score_lookups.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/cuda/cubin.hpp"
 #include "runtime/cuda/relaxed_capture.hpp"
@@ -34,6 +35,12 @@ const char* name_of(EntryPoint entry) {
       return kernel::entry_backward_tiles;
     case EntryPoint::backward_query_gradient:
       return kernel::entry_backward_query_gradient;
+    case EntryPoint::backward_score_clear:
+      return kernel::entry_backward_score_clear;
+    case EntryPoint::backward_score_sum:
+      return kernel::entry_backward_score_sum;
+    case EntryPoint::backward_score_round:
+      return kernel::entry_backward_score_round;
   }
   return "";
 }
@@ -64,6 +71,10 @@ std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::Kern
           entries.emplace_back(EntryPoint::backward_query_gradient, spec.two_passes ? shared : 0);
           break;
       }
+      if (spec.score_gradients.empty()) break;
+      entries.emplace_back(EntryPoint::backward_score_clear, 0);
+      entries.emplace_back(EntryPoint::backward_score_sum, kernel::score_gradient_shared_bytes(spec));
+      entries.emplace_back(EntryPoint::backward_score_round, 0);
       break;
   }
   return entries;

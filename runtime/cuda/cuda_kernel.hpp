@@ -26,8 +26,11 @@ enum class EntryPoint {
   backward_dkdv,
   backward_tiles,
   backward_query_gradient,
+  backward_score_clear,
+  backward_score_sum,
+  backward_score_round,
 };
-inline constexpr auto entry_point_count = static_cast<std::size_t>(EntryPoint::backward_query_gradient) + 1;
+inline constexpr auto entry_point_count = static_cast<std::size_t>(EntryPoint::backward_score_round) + 1;
 
 /// Unloads when destroyed; the last owner must outlive the work that it launched, or ask may_unload().
 class CudaKernel : public backend::LoadedKernel {

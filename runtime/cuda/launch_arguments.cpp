@@ -1,6 +1,7 @@
 #include "runtime/cuda/launch_arguments.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -18,6 +19,8 @@ using flashspan_device::TilePlanArguments;
 static_assert(std::is_trivially_copyable_v<AttentionParameters> && std::is_trivially_copyable_v<ProgramArguments>,
               "kernel arguments are copied as bytes");
 static_assert(flashspan_device::max_lookup_rank == max_tensor_rank);
+static_assert(flashspan_device::max_score_gradient_rank == max_tensor_rank);
+static_assert(flashspan_device::max_score_gradients == flashspan_device::max_lookup_tensors);
 
 /// [B, H, S, D] or, without the last axis, [B, H, S].
 TensorArgument tensor_argument(const TensorView& view) {
@@ -87,6 +90,18 @@ int section_heads(const AttentionShape& shape, std::int64_t element_bytes) {
       std::clamp<std::int64_t>(std::max<std::int64_t>(key_heads, 1) * group, 1, std::max<std::int64_t>(all, 1)));
 }
 
+/// Bits of the largest addend in fixed point that leave any sum within 63 bits: an element has at most one addend for
+/// every pair and lookup, and a score has fewer lookups than nodes.
+int sum_bits(const AttentionShape& shape, const mask::Program& score) {
+  constexpr int most_bits = 62;
+  int addend_bits = 0;
+  const auto nodes = static_cast<std::int64_t>(score.nodes().size());
+  for (const std::int64_t size : {shape.batch, shape.query_heads, shape.q_len, shape.kv_len, nodes}) {
+    addend_bits += static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)) - 1));
+  }
+  return std::max(most_bits - addend_bits, 1);
+}
+
 }  // namespace
 
 AttentionParameters attention_parameters(const kernel::KernelSpec& spec, const backend::LaunchArgs& args,
@@ -144,6 +159,27 @@ Result<ProgramArguments> program_arguments(const char* role, const mask::Program
     arguments.integers[i] = bindings->scalars[i].integer;
     arguments.reals[i] = bindings->scalars[i].real;
   }
+  return arguments;
+}
+
+flashspan_device::ScoreGradientArguments score_gradient_arguments(const backend::LaunchArgs& args,
+                                                                  const WorkspaceLayout& layout) {
+  flashspan_device::ScoreGradientArguments arguments{};
+  auto* sums = static_cast<unsigned long long*>(part_address(args.workspace, layout.score_sums));
+  for (const TensorView& view : args.score_gradients) {
+    flashspan_device::ScoreGradient& gradient = arguments.of[arguments.count++];
+    gradient.result = static_cast<float*>(view.data);
+    gradient.rank = view.rank;
+    gradient.elements = view.element_count();
+    for (int axis = 0; axis < view.rank; ++axis) {
+      gradient.extent[axis] = static_cast<int>(view.shape[static_cast<std::size_t>(axis)]);
+      gradient.stride[axis] = view.strides[static_cast<std::size_t>(axis)];
+    }
+    if (!args.deterministic) continue;
+    gradient.sums = sums;
+    sums += gradient.elements;
+  }
+  if (args.score_program != nullptr) arguments.sum_bits = sum_bits(args.shape, *args.score_program);
   return arguments;
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/backend/backend.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 #include "templates/attention/parameters.cuh"
+#include "templates/attention/score_gradient_arguments.cuh"
 
 namespace flashspan::cuda {
 
@@ -22,5 +23,9 @@ namespace flashspan::cuda {
 [[nodiscard]] Result<flashspan_device::ProgramArguments> program_arguments(const char* role,
                                                                            const mask::Program* program,
                                                                            const mask::Bindings* bindings);
+
+/// The results of a call's score gradients, their sums in args.workspace; none if the call has none. The run is `add`.
+[[nodiscard]] flashspan_device::ScoreGradientArguments score_gradient_arguments(const backend::LaunchArgs& args,
+                                                                                const WorkspaceLayout& layout);
 
 }  // namespace flashspan::cuda

@@ -62,6 +62,7 @@ void backward_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const At
                     std::int64_t query_tiles, std::int64_t key_tiles) {
   grids.backward_sink = shape.query_heads;
   const std::int64_t of_queries = blocks(query_tiles, shape.query_heads, shape.batch);
+  if (!spec.score_gradients.empty()) grids.backward_score_sum = of_queries;
   const std::int64_t of_keys = blocks(key_tiles, shape.kv_heads, shape.batch);
   switch (spec.family) {
     case kernel::KernelFamily::mma:
@@ -79,6 +80,17 @@ void backward_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const At
 }
 
 }  // namespace
+
+std::int64_t score_element_blocks(const flashspan_device::ScoreGradientArguments& gradients) {
+  std::int64_t most = 0;
+  for (int i = 0; i < gradients.count; ++i) most = std::max<std::int64_t>(most, gradients.of[i].elements);
+  return std::min(divide_up(most, flashspan_device::score_element_threads), most_element_blocks);
+}
+
+int score_sum_threads(const kernel::KernelSpec& spec) {
+  constexpr int rows_per_warp = 16;
+  return spec.tile.block_m / rows_per_warp * threads_per_warp;
+}
 
 Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
   if (const auto fits = check_sizes(shape); !fits) return fits.error();
@@ -103,7 +115,8 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
         std::pair{kernel::entry_backward_dq, grids.backward_dq},
         std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv},
         std::pair{kernel::entry_backward_tiles, grids.backward_tiles},
-        std::pair{kernel::entry_backward_query_gradient, grids.backward_query_gradient}}) {
+        std::pair{kernel::entry_backward_query_gradient, grids.backward_query_gradient},
+        std::pair{kernel::entry_backward_score_sum, grids.backward_score_sum}}) {
     if (const auto fits = check_grid(entry, grid); !fits) return fits.error();
   }
   return grids;

@@ -8,6 +8,7 @@
 #include "flashspan/core/error.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 #include "templates/attention/parameters.cuh"
+#include "templates/attention/score_gradient_arguments.cuh"
 
 namespace flashspan::cuda {
 
@@ -19,6 +20,8 @@ inline constexpr int threads_per_warp = 32;
 /// plan_evaluate takes any number of blocks, which share the work evenly: best as many as run at once. An SM of an
 /// H200, which has 132, holds four of some 60 registers a thread.
 inline constexpr std::int64_t most_evaluate_blocks = std::int64_t{4} * 132;
+/// The same of the kernels that go over the elements of score gradients.
+inline constexpr std::int64_t most_element_blocks = std::int64_t{8} * 132;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.
 struct LaunchGrids {
@@ -32,10 +35,15 @@ struct LaunchGrids {
   std::int64_t backward_dkdv = 0;
   std::int64_t backward_tiles = 0;
   std::int64_t backward_query_gradient = 0;
+  std::int64_t backward_score_sum = 0;  ///< of specs with score gradients; a run
 };
 
 /// Error: unsupported if a grid is larger than a launch can be, or a size does not fit 32 bits.
 [[nodiscard]] Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan);
+
+/// Blocks of attention_backward_score_clear and _round, and threads of a block of _sum.
+[[nodiscard]] std::int64_t score_element_blocks(const flashspan_device::ScoreGradientArguments& gradients);
+[[nodiscard]] int score_sum_threads(const kernel::KernelSpec& spec);
 
 }  // namespace flashspan::cuda

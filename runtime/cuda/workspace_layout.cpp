@@ -46,7 +46,8 @@ SplitSize split_size(const kernel::KernelSpec& spec, const AttentionShape& shape
   return size;
 }
 
-WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
+WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan,
+                                 std::int64_t score_sums) {
   WorkspaceLayout layout;
   std::int64_t end = 0;
   const auto place = [&end](WorkspacePart& part, std::int64_t elements, std::int64_t element_bytes) {
@@ -93,8 +94,16 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
       }
     }
   }
+  place(layout.score_sums, score_sums, sizeof(unsigned long long));
   layout.bytes = end == 0 ? 0 : end + part_alignment - 1;
   return layout;
+}
+
+std::int64_t score_sums(const backend::LaunchArgs& args) {
+  std::int64_t elements = 0;
+  if (!args.deterministic) return elements;
+  for (const TensorView& gradient : args.score_gradients) elements += gradient.element_count();
+  return elements;
 }
 
 std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape) {

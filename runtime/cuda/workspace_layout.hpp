@@ -59,12 +59,17 @@ struct WorkspaceLayout {
   WorkspacePart delta;        ///< backward: f32 [B, Hq, Sq], in the hopper family padded to whole tiles of queries
   WorkspacePart shifted_lse;  ///< hopper backward: as delta
   WorkspacePart query_gradient_sums;  ///< hopper backward: f32 [B, Hq, tiles of queries, two warpgroups' share]
-  std::int64_t bytes = 0;             ///< to ask the caller for; enough for a workspace of any alignment
+  WorkspacePart score_sums;  ///< deterministic score gradients: u64 for every element of each, one after another
+  std::int64_t bytes = 0;    ///< to ask the caller for; enough for a workspace of any alignment
 };
 /// Most memory that the bit tiles of one plan take.
 inline constexpr std::int64_t bit_tile_bytes = std::int64_t{16} << 20;
+/// `score_sums`: elements that need sums in fixed point, as score_sums() counts them.
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
-                                               const PlanSize& plan);
+                                               const PlanSize& plan, std::int64_t score_sums = 0);
+
+/// Elements of the score gradients of a deterministic call; 0 of any other.
+[[nodiscard]] std::int64_t score_sums(const backend::LaunchArgs& args);
 
 /// Rows of one head in delta and shifted_lse of a backward.
 [[nodiscard]] std::int64_t statistics_rows(const kernel::KernelSpec& spec, const AttentionShape& shape);

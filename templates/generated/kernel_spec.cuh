@@ -10,7 +10,11 @@ constexpr int head_dim_v = 128;
 enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };
 constexpr Lowering lowering = Lowering::row_ranges;
 constexpr bool has_plan = true;
+#if defined(FLASHSPAN_LINT_SCORE)
+constexpr bool has_score = true;
+#else
 constexpr bool has_score = false;
+#endif
 constexpr bool aligned = true;
 constexpr bool split_rows = true;
 constexpr int column_groups = 1;

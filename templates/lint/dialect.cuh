@@ -28,6 +28,11 @@ extern const __device__ ThreeUnsigned threadIdx;
 extern const __device__ ThreeUnsigned blockIdx;
 extern const __device__ ThreeUnsigned gridDim;
 
+/// Those of other types than the first, which stands among the functions of C.
+__device__ float atomicAdd(float* to, float value);
+__device__ unsigned long long atomicAdd(unsigned long long* to, unsigned long long value);
+__device__ unsigned long long atomicOr(unsigned long long* to, unsigned long long bits);
+
 extern "C" {
 __device__ void __syncthreads();
 __device__ int __syncthreads_or(int value);
@@ -39,6 +44,7 @@ __device__ int __any_sync(unsigned int lanes, int value);
 __device__ int __reduce_min_sync(unsigned int lanes, int value);
 __device__ int __reduce_max_sync(unsigned int lanes, int value);
 __device__ int atomicAdd(int* word, int value);
+__device__ int atomicMax(int* word, int value);
 __device__ unsigned int atomicInc(unsigned int* word, unsigned int largest);
 __device__ unsigned int atomicOr(unsigned int* word, unsigned int bits);
 __device__ unsigned long __cvta_generic_to_shared(const void* pointer);
@@ -48,6 +54,9 @@ __device__ long long __mul64hi(long long a, long long b);
 __device__ float __uint_as_float(unsigned int bits);
 __device__ float __int_as_float(int bits);
 __device__ float __fdiv_rn(float a, float b);
+__device__ int __float_as_int(float value);
+__device__ long long llrint(double value);
+__device__ double ldexp(double value, int exponent);
 __device__ float fmaxf(float a, float b);
 __device__ float fabsf(float a);
 __device__ float logf(float a);

@@ -2,10 +2,12 @@
 #include "attention/attention_fixture.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <numeric>
+#include <utility>
 
 namespace flashspan::tests {
 namespace {
@@ -42,6 +44,10 @@ TensorView of_heads(const PlacedTensor& tensor) {
   view.shape = {view.shape[1]};
   view.strides = {view.strides[1]};
   return view;
+}
+
+Index elements(const LookedUpTensor& tensor) {
+  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), Index{1}, std::multiplies<>());
 }
 
 oracle::Tensor shape_like(Index batch, Index heads, Index rows, Index columns) {
@@ -99,6 +105,12 @@ PlacedCall::PlacedCall(const Scenario& scenario, const Inputs& inputs, Device de
   query_gradient_ = result(inputs.query, scenario.query);
   key_gradient_ = result(inputs.key, scenario.key);
   value_gradient_ = result(inputs.value, scenario.value);
+  for (const LookedUpTensor& tensor : scenario.score_gradients) {
+    const Index columns = tensor.shape.back();
+    score_gradients_.push_back(
+        PlacedTensor::poisoned(shape_like(1, 1, columns == 0 ? 0 : elements(tensor) / columns, columns), DType::f32,
+                               device, scenario.score_gradient));
+  }
   if (!scenario.with_sink || !scenario.with_sink_gradient) return;
   sink_gradient_ = PlacedTensor::poisoned(inputs.sink, DType::f32, device, scenario.sink);
 }
@@ -107,6 +119,26 @@ TensorView PlacedCall::sink() const {
   TensorView view = of_heads(sink_);
   if (scenario_.expanded_sink) view.strides = {};
   return view;
+}
+
+std::vector<NamedTensor> PlacedCall::score_gradients() const {
+  std::vector<NamedTensor> results;
+  for (std::size_t i = 0; i < score_gradients_.size(); ++i) {
+    const LookedUpTensor& tensor = scenario_.score_gradients[i];
+    TensorView view = score_gradients_[i].view();
+    std::int64_t stride = view.strides[2];  // of the rows
+    view.rank = static_cast<int>(tensor.shape.size());
+    view.shape = {};
+    view.strides = {};
+    for (std::size_t axis = tensor.shape.size(); axis-- > 0;) {
+      const bool last = axis + 1 == tensor.shape.size();
+      view.shape[axis] = tensor.shape[axis];
+      view.strides[axis] = last ? 1 : stride;
+      if (!last) stride *= tensor.shape[axis];
+    }
+    results.push_back({tensor.name, view});
+  }
+  return results;
 }
 
 ForwardCall PlacedCall::forward_call() const {
@@ -138,6 +170,7 @@ BackwardCall PlacedCall::backward_call() const {
   call.value_gradient = value_gradient_.view();
   if (sink_gradient_.view().given()) call.sink = sink();
   call.sink_gradient = of_heads(sink_gradient_);
+  call.score_gradients = score_gradients();
   call.mask = mask_ ? &*mask_ : nullptr;
   call.score = score_ ? &*score_ : nullptr;
   call.scale = scenario_.scale;
@@ -163,8 +196,9 @@ Result<void> PlacedCall::run(Attention& attention, Stream stream) {
 }
 
 bool PlacedCall::surroundings_untouched() const {
-  const std::array<const PlacedTensor*, 6> written{
-      &out_, &lse_, &query_gradient_, &key_gradient_, &value_gradient_, &sink_gradient_};
+  std::vector<const PlacedTensor*> written{&out_,          &lse_, &query_gradient_, &key_gradient_, &value_gradient_,
+                                           &sink_gradient_};
+  for (const PlacedTensor& gradient : score_gradients_) written.push_back(&gradient);
   return std::all_of(written.begin(), written.end(),
                      [](const PlacedTensor* t) { return !t->view().given() || t->surroundings_untouched(); });
 }
@@ -179,6 +213,12 @@ oracle::Answer PlacedCall::read() const {
     answer.key_gradient = key_gradient_.read();
     answer.value_gradient = value_gradient_.read();
     if (sink_gradient_.view().given()) answer.sink_gradient = sink_gradient_.read();
+    for (const PlacedTensor& placed : score_gradients_) {
+      oracle::Tensor gradient = placed.read();
+      gradient.columns *= gradient.rows;  // the oracle's are one row
+      gradient.rows = 1;
+      answer.score_gradients.push_back(std::move(gradient));
+    }
   }
   return answer;
 }
@@ -224,6 +264,7 @@ oracle::Problem AttentionTest::problem(const Scenario& scenario, const Inputs& i
   problem.scale = scenario.scale ? *scenario.scale : 1 / std::sqrt(static_cast<double>(scenario.shape.head_dim_qk));
   problem.visible = scenario.visible;
   problem.score = scenario.score_function;
+  for (const LookedUpTensor& tensor : scenario.score_gradients) problem.score_tensors.push_back(elements(tensor));
   if (scenario.with_sink) problem.sink = inputs.sink;
   if (scenario.backward) problem.out_gradient = inputs.out_gradient;
   if (scenario.backward && scenario.lse_gradient) problem.lse_gradient = inputs.lse_gradient;

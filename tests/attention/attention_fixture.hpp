@@ -31,6 +31,12 @@ struct Place {
 /// All the element types: f16 too.
 [[nodiscard]] std::vector<Place> places_of_every_dtype();
 
+/// A tensor of the score by its name in the text, and its shape.
+struct LookedUpTensor {
+  std::string name;
+  std::vector<Index> shape;
+};
+
 /// What a call does, apart from its data.
 // NOLINTBEGIN(readability-redundant-member-init): members with an initialiser may be left out of a designated list.
 struct Scenario {
@@ -47,8 +53,11 @@ struct Scenario {
   bool with_sink = false;
   bool with_sink_gradient = true;  ///< if with_sink; false: the backward is not given the sink
   bool expanded_sink = false;      ///< stride 0: every head has the first one's
+  /// Tensors of the score whose gradients are asked for; score_function's slopes number them in this order.
+  std::vector<LookedUpTensor> score_gradients = {};
   // Memory arrangements; results lie as their inputs do.
   Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {}, sink = {};
+  Arrangement score_gradient = {};  ///< its rows are along the last axis
 };
 // NOLINTEND(readability-redundant-member-init)
 
@@ -81,6 +90,7 @@ class PlacedCall {
  private:
   [[nodiscard]] bool surroundings_untouched() const;
   [[nodiscard]] TensorView sink() const;
+  [[nodiscard]] std::vector<NamedTensor> score_gradients() const;
 
   Scenario scenario_;
   Device device_;
@@ -88,6 +98,7 @@ class PlacedCall {
   std::optional<Score> score_;
   PlacedTensor query_, key_, value_, sink_, out_, lse_;
   PlacedTensor out_gradient_, lse_gradient_, query_gradient_, key_gradient_, value_gradient_, sink_gradient_;
+  std::vector<PlacedTensor> score_gradients_;
 };
 
 class AttentionTest : public testing::TestWithParam<Place> {

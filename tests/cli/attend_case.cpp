@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "numpy_files.hpp"
 #include "oracle/pass_rule.hpp"
@@ -108,6 +109,13 @@ oracle::Answer read_answer(const Folder& folder, const std::string& layout) {
     const ReadArray& gradient = arrays.at("dsink");
     answer.sink_gradient = Tensor(1, gradient.shape.at(0), 1, 1);
     answer.sink_gradient.values = gradient.values;
+  }
+  // In the order of the names, the archive's own.
+  for (const auto& [name, array] : arrays) {
+    if (std::set<std::string>{"out", "lse", "dq", "dk", "dv", "dsink"}.contains(name)) continue;
+    Tensor gradient(1, 1, 1, static_cast<oracle::Index>(array.values.size()));
+    gradient.values = array.values;
+    answer.score_gradients.push_back(std::move(gradient));
   }
   return answer;
 }

@@ -227,6 +227,35 @@ TEST(AttendOnGpu, ExpressionScoreSinkAndGroupedHeadsInBfloat16) {
        "--sink", folder / "sink.npy", "--dtype", "bf16", "--device", "cuda"}));
 }
 
+TEST(Attend, GradientsOfLookedUpTensorsStandUnderTheirNames) {
+  const Folder folder;
+  auto problem = random_problem({1, 2, 1, 20, 24, 16, 16}, Format::f32, 130);
+  std::vector<double> bias(48), factor{0.5, -1.5};
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.125 * static_cast<double>(i % 7);
+  write_text(folder / "bias.npy", npy_f32({2, 24}, bias));
+  write_text(folder / "factor.npy", npy_f32({2}, factor));
+  const auto at = [](const std::vector<double>& table, Index i) { return table[static_cast<std::size_t>(i)]; };
+  problem.score = oracle::ScoreFunction{
+      [&](double score, Index, Index h, Index, Index k) { return at(factor, h) * score + at(bias, h * 24 + k); },
+      [&](double, Index, Index h, Index, Index) { return at(factor, h); },
+      [](double score, Index, Index h, Index, Index k, const oracle::TakeSlope& take) {
+        take(0, h * 24 + k, 1);
+        take(1, h, score);
+      }};
+  problem.score_tensors = {48, 2};
+  std::vector<std::string> arguments{"--mask", "q >= 0", "--score", "factor[h] * score + bias[h, k]"};
+  for (const std::string name : {"bias", "factor"}) {
+    arguments.insert(arguments.end(), {"--tensor", name + "=" + (folder / (name + ".npy")), "--score-gradient", name});
+  }
+  auto all = attend_arguments(folder, problem);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const Outcome outcome = flashspan_command(all);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(read_npz(folder / "o.npz").at("dbias").shape, testing::ElementsAre(2, 24));
+  EXPECT_TRUE(oracle::passes(read_answer(folder), oracle::reference_attention(problem),
+                             oracle::plain_attention(problem, Format::f32), Format::f32));
+}
+
 TEST(Attend, ProgressIsPlainLinesInAPipe) {
   const Folder folder;
   auto arguments = attend_arguments(folder, random_problem({1, 1, 1, 4, 4, 16, 16}, Format::f32, 110));

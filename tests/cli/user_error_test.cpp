@@ -186,6 +186,11 @@ TEST_F(UserError, SinkThatIsNotOneNumberAHead) {
   expect_refusal("--sink", "integers", "f4 or f2");
 }
 
+TEST_F(UserError, ScoreGradientOfNoTensor) {
+  set("--score-gradient", "bias");
+  expect_refusal("--score-gradient", "bias", "the name of a --tensor that --score looks up");
+}
+
 TEST_F(UserError, OutputGradientOfAnotherShape) {
   set("--do", zeros("do.npy", {1, 8, 4, 8}));
   expect_refusal("--do", "f32[1, 8, 4, 8]", "f32[1, 8, 4, 16]");

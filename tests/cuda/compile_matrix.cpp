@@ -155,6 +155,15 @@ void add_mma(Matrix& matrix) {
   }
 }
 
+/// With gradients of looked-up tensors, of either family.
+void add_score_gradients(Matrix& matrix) {
+  for (const Arch arch : {Arch{80, 0}, Arch{90, 'a'}}) {
+    const SpecRequest request{
+        .arch = arch, .direction = Direction::backward, .dtype = DType::bf16, .score_gradients = "bias"};
+    matrix.add(request, HeadDims{64, 64}, causal_mask, &relative_bias);
+  }
+}
+
 /// The line to print; `passed` tells which kind it is.
 std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entry, bool& passed) {
   passed = false;
@@ -191,6 +200,7 @@ int run(const std::string& wanted) {
   add_hopper_backward(matrix);
   add_hopper_two_passes(matrix);
   add_mma(matrix);
+  add_score_gradients(matrix);
   std::vector<MatrixEntry> entries = matrix.take();
   std::erase_if(entries, [&](const MatrixEntry& entry) { return entry.line.find(wanted) == std::string::npos; });
 

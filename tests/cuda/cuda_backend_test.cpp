@@ -303,6 +303,33 @@ TEST_F(CudaBackendCalls, ABackwardThatIsAskedForTheSinksGradientLaunchesABlockAH
   EXPECT_EQ(driver_.launches[4].attention.sink.data, call.args.sink.data);
 }
 
+TEST_F(CudaBackendCalls, ScoreGradientsAreClearedAndSummedAndWhereDeterministicMeasuredFirst) {
+  open();
+  SmallCall call(Direction::backward);
+  mask::Program score({}, {{"bias", DType::f32, 2}});
+  call.spec.score_gradients = "bias";
+  mask::Bindings bindings{{}, {TensorView::contiguous(made_up_address(0xa00), DType::f32, {6, 300})}};
+  call.args.score_program = &score;
+  call.args.score_bindings = &bindings;
+  call.args.score_gradients = {TensorView::contiguous(made_up_address(0xb00), DType::f32, {6, 300})};
+  load(call.spec);
+  ASSERT_TRUE(run(call));
+  const auto names = [this] {
+    std::vector<std::string> made = launched();
+    made.erase(made.begin(), made.begin() + 6);  // those of any backward
+    return made;
+  };
+  EXPECT_THAT(names(), ElementsAre("attention_backward_score_clear", "attention_backward_score_sum"));
+  EXPECT_EQ(driver_.launches[6].config.grid_x, 8u) << "of 256 elements";
+  EXPECT_EQ(driver_.launches[7].config.grid_x, 2u * 6u * 2u) << "a tile of queries each";
+  EXPECT_EQ(driver_.launches[7].config.block_x, 128u);
+  driver_.launches.clear();
+  call.args.deterministic = true;
+  ASSERT_TRUE(run(call));
+  EXPECT_THAT(names(), ElementsAre("attention_backward_score_clear", "attention_backward_score_sum",
+                                   "attention_backward_score_sum", "attention_backward_score_round"));
+}
+
 TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesContext) {
   open(1);
   for (const Direction direction : {Direction::forward, Direction::backward}) {

@@ -38,6 +38,16 @@ inline const ProgramText column_bounds{
     "(q < start[b, h, k]) | (q >= end[b, h, k])", {}, {{"start", DType::i32, 3}, {"end", DType::i32, 3}}};
 inline const ProgramText softcap_and_alibi{
     "cap * tanh(score / cap) + slope[h] * (k - q)", {{"cap", mask::ValueType::real}}, {{"slope", DType::f32, 1}}};
+inline const ProgramText relative_bias{"score + bias[h, q - k]", {}, {{"bias", DType::bf16, 2}}};
+/// Lookups of each kind: by neither query nor key, by their distance, by both, by the key, by the query.
+inline const ProgramText looked_up_scores{
+    "score * factor[h] + bias[h, q - k] + pairs[q // 2, k // 2] + of_key[b, k] + of_query[q]",
+    {},
+    {{"factor", DType::f32, 1},
+     {"bias", DType::bf16, 2},
+     {"pairs", DType::f32, 2},
+     {"of_key", DType::f32, 2},
+     {"of_query", DType::f16, 1}}};
 
 struct SpecRequest {
   Arch arch{80, 0};
@@ -50,6 +60,7 @@ struct SpecRequest {
   bool deterministic = false;
   const ProgramText* mask = &causal;  ///< null: every pair is visible
   const ProgramText* score = nullptr;
+  const char* score_gradients = "";                           ///< as in KernelSpec; of a backward
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 
@@ -74,6 +85,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     const auto score = request.score->program(mask::ProgramKind::score);
     if (!score) return score.error();
     spec.score = score->to_signature();
+    if (request.direction == Direction::backward) spec.score_gradients = request.score_gradients;
   }
   const kernel::FamilyNeeds needs{.deterministic = request.deterministic};
   spec.family = kernel::choose_family(spec, needs).family;

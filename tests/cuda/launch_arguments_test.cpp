@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 
 #include "tests/cuda/call_fixture.hpp"
 
@@ -153,6 +154,46 @@ TEST(ProgramArgumentsOf, AnExtentPast32BitsIsRefusedByTheTensorsName) {
   ASSERT_FALSE(arguments);
   EXPECT_EQ(arguments.error().code, ErrorCode::unsupported);
   EXPECT_EQ(arguments.error().argument, "doc");
+}
+
+TEST(ScoreGradientArgumentsOf, ACallAreItsResultsAndTheirSumsOneBehindTheOther) {
+  SmallCall call(Direction::backward);
+  const mask::Program score({}, {{"bias", DType::f32, 2}, {"slope", DType::f32, 1}});
+  call.args.score_program = &score;
+  TensorView bias = TensorView::contiguous(made_up_address(0xa00), DType::f32, {6, 300});
+  bias.strides = {1, 6};
+  call.args.score_gradients = {bias, TensorView::contiguous(made_up_address(0xb00), DType::f32, {7})};
+  const auto arguments_of = [&call] {
+    const PlanSize size = plan_size(call.spec, call.args);
+    return score_gradient_arguments(call.args,
+                                    workspace_layout(call.spec, call.args.shape, size, score_sums(call.args)));
+  };
+  const auto usual = arguments_of();
+  ASSERT_EQ(usual.count, 2);
+  EXPECT_EQ(usual.of[0].result, made_up_address<float*>(0xa00));
+  EXPECT_EQ(usual.of[0].elements, 1800);
+  EXPECT_EQ(usual.of[0].rank, 2);
+  EXPECT_EQ(usual.of[0].extent[1], 300);
+  EXPECT_EQ(usual.of[0].stride[1], 6);
+  EXPECT_EQ(usual.of[1].elements, 7);
+  EXPECT_EQ(usual.of[0].sums, nullptr);
+  call.args.deterministic = true;
+  const auto deterministic = arguments_of();
+  EXPECT_EQ(deterministic.of[1].sums - deterministic.of[0].sums, 1800);
+}
+
+TEST(ScoreGradientArgumentsOf, AnyCallLeaveRoomForASumOfAsManyOfTheLargestAddendAsItHasPairs) {
+  SmallCall call(Direction::backward);
+  const mask::Program score = causal_program();  // three nodes, so fewer than four lookups
+  call.args.score_program = &score;
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 1, 1, 1, 1, 64, 32}, {2, 6, 3, 100, 200, 64, 32}, {4, 32, 8, 8192, 8192, 64, 32}}) {
+    call.set_shape(shape);
+    const auto arguments = score_gradient_arguments(call.args, {});
+    const double pairs = static_cast<double>(shape.batch * shape.query_heads * shape.q_len * shape.kv_len);
+    EXPECT_LE(std::log2(pairs * 3) + arguments.sum_bits, 62.0);
+    EXPECT_GE(std::log2(pairs * 3) + arguments.sum_bits, 57.0) << "and hardly more";
+  }
 }
 
 TEST(ProgramArgumentsOf, BindingsOfAnotherProgramAreRefused) {

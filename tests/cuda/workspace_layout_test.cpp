@@ -17,6 +17,23 @@ WorkspaceLayout layout_of(const SmallCall& call) {
 
 std::int64_t part_end(const WorkspacePart& part) { return part.offset + part.bytes; }
 
+TEST(Workspace, SumsOfScoreGradientsStandBehindAllElseAndOnlyWhereDeterministic) {
+  SmallCall call(Direction::backward);
+  call.args.score_gradients = {TensorView::contiguous(nullptr, DType::f32, {6, 300}),
+                               TensorView::contiguous(nullptr, DType::f32, {7})};
+  EXPECT_EQ(score_sums(call.args), 0);
+  call.args.deterministic = true;
+  EXPECT_EQ(score_sums(call.args), 6 * 300 + 7);
+  const PlanSize size = plan_size(call.spec, call.args);
+  const WorkspaceLayout without = workspace_layout(call.spec, call.args.shape, size);
+  const WorkspaceLayout with = workspace_layout(call.spec, call.args.shape, size, score_sums(call.args));
+  EXPECT_EQ(with.score_sums.bytes, (6 * 300 + 7) * 8);
+  EXPECT_GE(with.score_sums.offset, part_end(with.delta));
+  EXPECT_GE(with.bytes, part_end(with.score_sums));
+  EXPECT_EQ(with.delta.offset, without.delta.offset);
+  EXPECT_EQ(without.score_sums.bytes, 0);
+}
+
 TEST(PlanSizes, ShareOneListWhenTheMaskDependsOnNeitherBatchNorHead) {
   const SmallCall call(Direction::forward);
   const PlanSize size = plan_size(call.spec, call.args);

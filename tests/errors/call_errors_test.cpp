@@ -396,6 +396,73 @@ TEST_F(CallErrors, TooManyTensors) {
   expect_error(checked(), {ErrorCode::unsupported, "mask", "13 tensors", "at most 12"});
 }
 
+/// score + bias[h, k] * slope[at[q]]; the tensors are f16[4, 8], f32[3] and i32[6].
+class ScoreGradientErrors : public CallErrors {
+ protected:
+  ScoreGradientErrors()
+      : score_(Score::parse("score + bias[h, k] * slope[at[q]]", {{"bias", tensor({4, 8}, DType::f16)},
+                                                                  {"slope", tensor({3}, DType::f32)},
+                                                                  {"at", tensor({6}, DType::i32)}})
+                   .value()) {
+    call_.score = &score_.state();
+  }
+  void ask_for(const std::string& name, const TensorView& view) { call_.score_gradients = {{name, view}}; }
+
+  Score score_;
+};
+
+TEST_F(ScoreGradientErrors, TensorsOfRealsOfTheScoreAreTaken) {
+  call_.score_gradients = {{"slope", tensor({3}, DType::f32)}, {"bias", tensor({4, 8}, DType::f32)}};
+  EXPECT_TRUE(checked());
+  TensorView apart = tensor({4, 8}, DType::f32);
+  apart.strides = {1, 4};  // keys outside
+  ask_for("bias", apart);
+  EXPECT_TRUE(checked());
+}
+
+TEST_F(ScoreGradientErrors, ANameThatTheScoreDoesNotLookUp) {
+  ask_for("bios", tensor({4, 8}, DType::f32));
+  expect_error(checked(), {.argument = "score_gradients", .got = "'bios'", .takes = "looks up: bias, slope"});
+  ask_for("at", tensor({6}, DType::f32));
+  expect_error(checked(), {.argument = "score_gradients", .got = "'at', a tensor of integers", .takes = "bias, slope"});
+  call_.score = nullptr;
+  expect_error(checked(), {.argument = "score_gradients", .got = "no score", .takes = "none without a score"});
+}
+
+TEST_F(ScoreGradientErrors, TheSameTensorTwice) {
+  call_.score_gradients = {
+      {"slope", tensor({3}, DType::f32)}, {"bias", tensor({4, 8}, DType::f32)}, {"slope", tensor({3}, DType::f32)}};
+  expect_error(checked(), {.argument = "score_gradients", .got = "'slope' twice", .takes = "once"});
+}
+
+TEST_F(ScoreGradientErrors, AResultOfAnotherShapeDtypeOrDevice) {
+  ask_for("bias", tensor({4, 8}, DType::f16));
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "f16[4, 8]", .takes = "f32[4, 8]"});
+  ask_for("bias", tensor({8, 4}, DType::f32));
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "f32[8, 4]", .takes = "f32[4, 8]"});
+  ask_for("bias", tensor({32}, DType::f32));
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "f32[32]", .takes = "f32[4, 8]"});
+  ask_for("bias", {});
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "no tensor", .takes = "f32[4, 8]"});
+  TensorView elsewhere = tensor({4, 8}, DType::f32);
+  elsewhere.device = {DeviceKind::cuda, 1};
+  ask_for("bias", elsewhere);
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "cuda:1", .takes = "cpu"});
+}
+
+TEST_F(ScoreGradientErrors, AResultWhoseElementsMeet) {
+  for (const std::array<std::int64_t, 2> strides : {std::array<std::int64_t, 2>{0, 1}, {7, 1}, {8, 0}, {1, 3}}) {
+    TensorView meeting = tensor({4, 8}, DType::f32);
+    meeting.strides = {strides[0], strides[1]};
+    ask_for("bias", meeting);
+    expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "bring elements together", .takes = "apart"});
+  }
+  TensorView backwards = tensor({4, 8}, DType::f32);
+  backwards.strides = {-8, 1};
+  ask_for("bias", backwards);
+  expect_error(checked(), {.argument = "score_gradients 'bias'", .got = "stride -8", .takes = "0 (broadcast) or more"});
+}
+
 TEST_F(CallErrors, SizesWhoseBytesDoNotFit64BitsAreRefused) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   constexpr std::int64_t longest = max_sequence_length;

@@ -65,6 +65,10 @@ TEST(EmitCuda, StandInsDeclareTheNamesThatAreEmitted) {
   const std::string constants = "constexpr \\w+ (\\w+) =";
   EXPECT_EQ(matches(text_of(source, "generated/kernel_spec.cuh"), constants),
             matches(file_text(stand_ins / "kernel_spec.cuh"), constants));
+  const SourceText looked_up =
+      emitted({.direction = Direction::backward, .score = &cuda::looked_up_scores, .score_gradients = "factor,of_key"});
+  EXPECT_EQ(matches(text_of(looked_up, "generated/score_lookups.cuh"), constants),
+            matches(file_text(stand_ins / "score_lookups.cuh"), constants));
   const std::string functions = "static __device__ [\\w ]+ (\\w+)\\(";
   EXPECT_EQ(matches(text_of(source, "generated/mask_program.cuh"), functions),
             matches(file_text(stand_ins / "mask_program.cuh"), functions));
@@ -108,6 +112,27 @@ TEST(EmitCuda, TheGradientOfTheQueryHasAPassOfItsOwnWhereItsSumsNeedAnOrder) {
   EXPECT_THAT(two.main, HasSubstr("attention/backward_query_pass.cuh"));
   EXPECT_THAT(text_of(one, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = false;"));
   EXPECT_THAT(text_of(two, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = true;"));
+}
+
+TEST(EmitCuda, ScoreGradientsAddTheirKernelsAndNothingElse) {
+  for (const Arch arch : {Arch{80, 0}, Arch{90, 'a'}}) {
+    cuda::SpecRequest request{.arch = arch, .direction = Direction::backward, .score = &cuda::looked_up_scores};
+    const SourceText without = emitted(request);
+    request.score_gradients = "factor,of_key";
+    const SourceText with = emitted(request);
+    EXPECT_EQ(text_of(without, "generated/score_lookups.cuh"), "");
+    EXPECT_EQ(text_of(without, "attention/backward_score.cuh"), "");
+    EXPECT_NE(text_of(with, "attention/backward_score.cuh"), "");
+    EXPECT_EQ(with.main, without.main + "#include \"attention/backward_score.cuh\"\n");
+    auto entries = without.entry_points;
+    entries.insert(entries.end(), {entry_backward_score_clear, entry_backward_score_sum, entry_backward_score_round});
+    EXPECT_EQ(with.entry_points, entries);
+    const std::string& lookups = text_of(with, "generated/score_lookups.cuh");
+    EXPECT_THAT(lookups, HasSubstr("score_lookups = 2;"));
+    EXPECT_THAT(lookups, HasSubstr("derivative of score by factor[h]"));
+    EXPECT_THAT(lookups, HasSubstr("indices of of_key[b, k]"));
+    EXPECT_THAT(lookups, testing::Not(HasSubstr("bias")));
+  }
 }
 
 TEST(EmitCuda, IntegersAre32BitOnlyWhereThatIsExact) {

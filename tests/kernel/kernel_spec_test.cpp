@@ -39,6 +39,7 @@ TEST(KernelSpec, RandomSpecsSurviveTheirText) {
     spec.lowering = static_cast<LoweringKind>(pick(0, static_cast<int>(LoweringKind::expression)));
     spec.mask = std::string(static_cast<std::size_t>(pick(0, 20)), static_cast<char>(pick(' ', '~')));
     spec.score = pick(0, 1) == 0 ? "" : " = score = 1";
+    spec.score_gradients = pick(0, 1) == 0 ? "" : "bias,slope";
     spec.aligned = pick(0, 1) == 0;
     spec.split_rows = pick(0, 1) == 0;
     spec.two_passes = pick(0, 1) == 0;
@@ -63,6 +64,7 @@ TEST(KernelSpec, EveryFieldChangesEqualityTextAndHash) {
       [](KernelSpec& spec) { spec.lowering = mask::LoweringKind::none; },
       [](KernelSpec& spec) { spec.mask += " "; },
       [](KernelSpec& spec) { spec.score.clear(); },
+      [](KernelSpec& spec) { spec.score_gradients = "cap"; },
       [](KernelSpec& spec) { spec.aligned = true; },
       [](KernelSpec& spec) { spec.split_rows = true; },
       [](KernelSpec& spec) { spec.two_passes = true; },
@@ -101,6 +103,13 @@ TEST(KernelSpec, MalformedTextIsANamedError) {
     ASSERT_FALSE(spec) << broken;
     EXPECT_NE(spec.error().argument.find(field), std::string::npos) << spec.error().message();
   }
+}
+
+TEST(KernelSpec, ScoreGradientsThatAreNotAskedForLeaveNoLine) {
+  EXPECT_EQ(example().to_text().find("score_gradients"), std::string::npos);
+  KernelSpec spec = example();
+  spec.score_gradients = "bias";
+  EXPECT_NE(spec.to_text().find("score_gradients = bias\n"), std::string::npos);
 }
 
 TEST(KernelSpec, SummaryNamesWhatPeopleAskFor) {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "codegen/mask/evaluate.hpp"
+#include "codegen/mask/rebuild.hpp"
 #include "tests/mask/parsed.hpp"
 #include "tests/mask/random_programs.hpp"
 
@@ -68,6 +69,28 @@ TEST(ScoreDerivative, IsZeroWhereAQuotientIsZeroByDefinition) {
 TEST(ScoreDerivative, DoesNotMixInfinitiesIntoTermsThatAreZero) {
   // d(score * f) with f constant: the term score * f' is not there, so an infinite score does not make a NaN.
   EXPECT_EQ(derivative_at("score * 2", std::numeric_limits<float>::infinity()), 2);
+}
+
+/// Derivatives by every lookup of a tensor of reals, in the order in which the score has them.
+std::vector<std::string> derivatives_by_lookups(const Program& score) {
+  std::vector<std::string> texts;
+  for (const NodeId id : live_nodes(score)) {
+    const Node& node = score.node(id);
+    if (node.op == Op::lookup && node.type == ValueType::real)
+      texts.push_back(derivative_by_lookup(score, id).to_text());
+  }
+  return texts;
+}
+
+TEST(ScoreDerivative, ByALookupTakesTheScoreAndOtherLookupsAsConstants) {
+  const auto of = [](const std::string& text) { return derivatives_by_lookups(parsed(text, ProgramKind::score)); };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(of("score + bias[q, k]"), Texts{"1.0"});
+  EXPECT_EQ(of("score * bias[q, k]"), Texts{"score"});
+  EXPECT_EQ(of("bias[q, 0] * bias[k, 0]"), (Texts{"bias[k, 0]", "bias[q, 0]"}));
+  EXPECT_EQ(of("bias[q, k] + bias[q, k]"), Texts{"2.0"}) << "one lookup";
+  EXPECT_EQ(of("where(bias[q, 0] > 0, score, bias[k, 0])"), (Texts{"0.0", "where(0.0 < bias[q, 0], 0.0, 1.0)"}));
+  EXPECT_EQ(of("score / bias[q, k]"), Texts{"-(score / bias[q, k]) / bias[q, k]"});
 }
 
 struct Smooth {

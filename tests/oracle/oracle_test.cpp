@@ -87,6 +87,39 @@ TEST(Oracle, GradientsThroughAScoreFunctionAreFiniteDifferences) {
   expect_finite_differences(problem, &Problem::value, answer.value_gradient);
 }
 
+TEST(Oracle, GradientsOfWhatAScoreReadsAreFiniteDifferences) {
+  Problem problem = small_problem();
+  std::vector<double> bias{0.3, -0.2, 0.9}, factor{1.5, -0.5, 0.25, 2};
+  const auto at = [](Index q, Index k) { return (q + 2 * k) % 3; };
+  problem.score = ScoreFunction{
+      [&](double score, Index, Index h, Index q, Index k) {
+        return std::tanh(factor[static_cast<std::size_t>(h)] * score + bias[static_cast<std::size_t>(at(q, k))]);
+      },
+      [](double, Index, Index, Index, Index) { return 0.0; },
+      [&](double score, Index, Index h, Index q, Index k, const TakeSlope& take) {
+        const double inner = factor[static_cast<std::size_t>(h)] * score + bias[static_cast<std::size_t>(at(q, k))];
+        const double slope = 1 - std::pow(std::tanh(inner), 2);
+        take(0, at(q, k), slope);
+        take(1, h, slope * score);
+      }};
+  problem.score_tensors = {3, 4};
+  const Answer answer = reference_attention(problem);
+  constexpr double step = 1e-5;
+  const auto expect_gradient = [&](std::vector<double>& values, const Tensor& gradient) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i];
+      values[i] = value + step;
+      const double above = loss(problem);
+      values[i] = value - step;
+      const double below = loss(problem);
+      values[i] = value;
+      EXPECT_NEAR(gradient.values[i], (above - below) / (2 * step), 1e-6) << i;
+    }
+  };
+  expect_gradient(bias, answer.score_gradients[0]);
+  expect_gradient(factor, answer.score_gradients[1]);
+}
+
 TEST(Oracle, GradientsBesideASinkAreFiniteDifferences) {
   Problem problem = small_problem();
   problem.sink = random_tensor(1, 4, 1, 1, Format::f32, 6);

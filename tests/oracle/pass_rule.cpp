@@ -103,6 +103,15 @@ testing::AssertionResult passes(const Answer& ours, const Answer& reference, con
     check("sink_gradient", ours.sink_gradient, reference.sink_gradient, plain.sink_gradient, Format::f32, 0,
           plain.sink_gradient_rounding);
   }
+  if (ours.score_gradients.size() != reference.score_gradients.size()) {
+    return testing::AssertionFailure() << ours.score_gradients.size() << " score gradients, expected "
+                                       << reference.score_gradients.size();
+  }
+  for (std::size_t i = 0; i < ours.score_gradients.size(); ++i) {
+    const std::string name = "score_gradients " + std::to_string(i);
+    check(name.c_str(), ours.score_gradients[i], reference.score_gradients[i], plain.score_gradients[i], Format::f32,
+          unit_roundoff(Format::f32) * magnitude(reference.lse).largest, 2 * plain.score_gradient_roundings[i]);
+  }
   return all;
 }
 
@@ -136,6 +145,11 @@ testing::AssertionResult same_bits(const Answer& left, const Answer& right) {
   check("key_gradient", left.key_gradient, right.key_gradient);
   check("value_gradient", left.value_gradient, right.value_gradient);
   check("sink_gradient", left.sink_gradient, right.sink_gradient);
+  if (left.score_gradients.size() != right.score_gradients.size())
+    return testing::AssertionFailure() << "score gradients";
+  for (std::size_t i = 0; i < left.score_gradients.size(); ++i) {
+    check(("score_gradients " + std::to_string(i)).c_str(), left.score_gradients[i], right.score_gradients[i]);
+  }
   return all;
 }
 
@@ -149,6 +163,7 @@ testing::AssertionResult same_bits_but_for_sums(const Answer& left, const Answer
     double& theirs = rounded.query_gradient.values[i];
     if (std::abs(ours - theirs) <= neighbours * std::abs(theirs) + of_cancelled_terms) theirs = ours;
   }
+  rounded.score_gradients = left.score_gradients;
   return same_bits(left, rounded);
 }
 

@@ -26,7 +26,7 @@ struct Difference {
 /// The rule for out and lse, and for the gradients if the reference has them. Gradients come from weights
 /// exp(score - lse) with lse stored in binary32: its absolute rounding error is their relative one. What cancels
 /// in them may leave plain.query_gradient_rounding and plain.key_gradient_rounding, in the sink's gradient
-/// plain.sink_gradient_rounding.
+/// plain.sink_gradient_rounding, in those of what the score reads twice plain.score_gradient_roundings.
 [[nodiscard]] testing::AssertionResult passes(const Answer& ours, const Answer& reference, const Answer& plain,
                                               Format format);
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "attention.hpp"
@@ -18,6 +20,18 @@ Tensor rounded(const Tensor& shape, const FloatRows& values, Format format) {
   for (std::size_t i = 0; i < values.size(); ++i) tensor.values[i] = round_to(format, values[i]);
   return tensor;
 }
+
+/// Sums for the tensors that the score reads, and what rounding may leave in them.
+struct LookedUp {
+  explicit LookedUp(const std::vector<Index>& elements) {
+    for (const Index count : elements) {
+      sums.emplace_back(count);
+      squared_roundings.emplace_back(count);
+    }
+  }
+  std::vector<FloatRows> sums;
+  std::vector<std::vector<double>> squared_roundings;
+};
 
 /// The score matrix of one (batch, query head), and the products made from it.
 class DenseHead {
@@ -47,7 +61,7 @@ class DenseHead {
 
   /// Adds this head's share of the gradients; `out` holds rounded rows.
   void backward(const Tensor& out, FloatRows& query_gradient, FloatRows& key_gradient, FloatRows& value_gradient,
-                float& sink_gradient) {
+                float& sink_gradient, LookedUp& looked_up) {
     for (Index q = 0; q < problem_.query.rows; ++q) {
       const double* incoming = problem_.out_gradient->row(b_, h_, q);
       float delta = 0;
@@ -58,6 +72,7 @@ class DenseHead {
       for (Index k = 0; k < problem_.key.rows; ++k) {
         if (sees(q, k)) backward_pair(q, k, delta, query_gradient, key_gradient, value_gradient);
       }
+      if (!problem_.score_tensors.empty()) backward_lookups(q, delta, out, looked_up);
       sink_gradient -= sink_weight_[static_cast<std::size_t>(q)] * delta;
     }
   }
@@ -146,6 +161,40 @@ class DenseHead {
     }
   }
 
+  /// Adds a row's share of what the score reads. The rounding of `out` is in delta, and so in every term of the row;
+  /// that of dO v, and of the weight by a score of lse's size, in each term alone.
+  void backward_lookups(Index q, float delta, const Tensor& out, LookedUp& looked_up) {
+    const double* incoming = problem_.out_gradient->row(b_, h_, q);
+    const auto root_of_squares = [&](const double* other) {
+      double squares = 0;
+      for (Index d = 0; d < out.columns; ++d) squares += std::pow(incoming[d] * other[d], 2);
+      return std::sqrt(squares);
+    };
+    const double binary32 = unit_roundoff(Format::f32);
+    const double of_delta = (unit_roundoff(format_) + binary32) * root_of_squares(out.row(b_, h_, q));
+    std::map<std::pair<std::size_t, Index>, double> of_row;  // sum of weight * slope
+    for (Index k = 0; k < problem_.key.rows; ++k) {
+      if (!sees(q, k)) continue;
+      const double* value = problem_.value.row(b_, kv_head_, k);
+      float weight_gradient = 0;
+      for (Index d = 0; d < out.columns; ++d) {
+        weight_gradient += static_cast<float>(incoming[d]) * static_cast<float>(value[d]);
+      }
+      const float gradient = weight_at(q, k) * (weight_gradient - delta);
+      const double of_term = binary32 * (2 * static_cast<double>(weight_at(q, k)) * root_of_squares(value) +
+                                         std::fabs(gradient) * (1 + std::fabs(static_cast<double>(score_at(q, k)))));
+      problem_.score->slopes(score_at(q, k), b_, h_, q, k, [&](std::size_t tensor, Index element, double slope) {
+        const auto at = static_cast<std::size_t>(element);
+        looked_up.sums[tensor][at] += gradient * static_cast<float>(slope);
+        looked_up.squared_roundings[tensor][at] += std::pow(of_term * slope, 2);
+        of_row[{tensor, element}] += static_cast<double>(weight_at(q, k)) * slope;
+      });
+    }
+    for (const auto& [place, sum] : of_row) {
+      looked_up.squared_roundings[place.first][static_cast<std::size_t>(place.second)] += std::pow(of_delta * sum, 2);
+    }
+  }
+
   const Problem& problem_;
   Format format_;
   Index b_, h_, kv_head_;
@@ -173,6 +222,16 @@ void note_cancellation(const Problem& problem, Answer& answer) {
                                  root(problem.query.rows * problem.query.heads / problem.key.heads);
 }
 
+void add_looked_up(const LookedUp& looked_up, Answer& answer) {
+  for (std::size_t tensor = 0; tensor < looked_up.sums.size(); ++tensor) {
+    const auto elements = static_cast<Index>(looked_up.sums[tensor].size());
+    answer.score_gradients.push_back(rounded(Tensor(1, 1, 1, elements), looked_up.sums[tensor], Format::f32));
+    double largest = 0;
+    for (const double squares : looked_up.squared_roundings[tensor]) largest = std::max(largest, squares);
+    answer.score_gradient_roundings.push_back(std::sqrt(largest));
+  }
+}
+
 }  // namespace
 
 Answer plain_attention(const Problem& problem, Format format) {
@@ -186,6 +245,7 @@ Answer plain_attention(const Problem& problem, Format format) {
   FloatRows value_gradient(problem.value.values.size());
   FloatRows sink_gradient(static_cast<std::size_t>(query.heads));
   std::vector<double> sink_squares(sink_gradient.size());
+  LookedUp looked_up(problem.score_tensors);
   for (Index b = 0; b < query.batch; ++b) {
     for (Index h = 0; h < query.heads; ++h) {
       DenseHead head(problem, format, b, h);
@@ -193,7 +253,7 @@ Answer plain_attention(const Problem& problem, Format format) {
       if (problem.out_gradient) {
         const Tensor rounded_out = rounded(out_shape, out, format);
         const auto head_index = static_cast<std::size_t>(h);
-        head.backward(rounded_out, query_gradient, key_gradient, value_gradient, sink_gradient[head_index]);
+        head.backward(rounded_out, query_gradient, key_gradient, value_gradient, sink_gradient[head_index], looked_up);
         sink_squares[head_index] += head.squared_sink_roundings(rounded_out, lse);
       }
     }
@@ -206,6 +266,7 @@ Answer plain_attention(const Problem& problem, Format format) {
     answer.key_gradient = rounded(problem.key, key_gradient, format);
     answer.value_gradient = rounded(problem.value, value_gradient, format);
     note_cancellation(problem, answer);
+    add_looked_up(looked_up, answer);
     if (!problem.sink) return answer;
     answer.sink_gradient = rounded(Tensor(1, query.heads, 1, 1), sink_gradient, Format::f32);
     for (const double squares : sink_squares) {

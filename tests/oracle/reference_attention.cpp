@@ -88,6 +88,11 @@ void add_gradients(const Problem& problem, const Row& row, Answer& answer) {
   for (std::size_t i = 0; i < row.keys.size(); ++i) {
     const Index k = row.keys[i];
     const double logit_gradient = row.weight[i] * (weight_gradient[i] - mean + lse_gradient);
+    if (!problem.score_tensors.empty()) {
+      problem.score->slopes(row.score[i], row.b, row.h, row.q, k, [&](std::size_t tensor, Index element, double slope) {
+        answer.score_gradients[tensor].values[static_cast<std::size_t>(element)] += logit_gradient * slope;
+      });
+    }
     const double product_gradient = problem.scale * logit_gradient * derivative(problem, row, row.score[i], k);
     const double* key = problem.key.row(row.b, row.kv_head, k);
     double* key_gradient = answer.key_gradient.row(row.b, row.kv_head, k);
@@ -115,6 +120,7 @@ Answer reference_attention(const Problem& problem) {
     answer.key_gradient = Tensor(key.batch, key.heads, key.rows, key.columns);
     answer.value_gradient = Tensor(key.batch, key.heads, key.rows, value_columns);
     if (problem.sink) answer.sink_gradient = Tensor(1, query.heads, 1, 1);
+    for (const Index elements : problem.score_tensors) answer.score_gradients.emplace_back(1, 1, 1, elements);
   }
   for (Index b = 0; b < query.batch; ++b) {
     for (Index h = 0; h < query.heads; ++h) {

@@ -346,6 +346,11 @@ Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   return bad("--mask", text_, known_forms);
 }
 
+std::vector<std::int64_t> MaskSource::tensor_shape(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? std::vector<std::int64_t>() : found->second.shape;
+}
+
 Result<std::optional<Score>> MaskSource::score() const {
   if (score_text_.empty()) return std::optional<Score>();
   const NamedData data = data_of_score();

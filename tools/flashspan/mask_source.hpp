@@ -44,6 +44,8 @@ class MaskSource {
   [[nodiscard]] Result<Mask> mask(const AttentionShape& shape) const;
   /// Nothing if no score was given. The source must outlive the score.
   [[nodiscard]] Result<std::optional<Score>> score() const;
+  /// Shape of an array of --tensor; nothing if there is none of that name.
+  [[nodiscard]] std::vector<std::int64_t> tensor_shape(const std::string& name) const;
 
  private:
   /// Which builder of Mask the source is for.

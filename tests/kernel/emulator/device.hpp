@@ -39,6 +39,7 @@ inline ThreadIndex gridDim;
 constexpr int emulated_shared_bytes = 256 * 1024;
 extern "C" {
 alignas(16) unsigned short shared[emulated_shared_bytes / 2];
+extern unsigned short score_sum_shared[] __attribute__((alias("shared")));
 }
 
 namespace emulation {
@@ -211,6 +212,11 @@ inline int __syncthreads_or(int value) {
   return vote.result;
 }
 
+inline void __syncwarp() {
+  int nothing = 0;
+  emulation::meet_in_warp("a warp barrier", nothing, [](const std::array<int*, emulation::lanes>&) {});
+}
+
 /// Every lane gives a value and gets what `combine` makes of all 32 for it.
 template <typename T, typename Combine>
 T exchange_in_warp(const char* operation, T value, const Combine& combine) {
@@ -271,6 +277,29 @@ inline unsigned int atomicOr(unsigned int* word, unsigned int bits) {
 inline int atomicAdd(int* word, int value) {
   const int before = *word;
   *word += value;
+  return before;
+}
+inline float atomicAdd(float* to, float value) {
+  const float before = *to;
+  *to += value;
+  return before;
+}
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  const unsigned long long before = *to;
+  *to += value;
+  return before;
+}
+inline unsigned long long atomicOr(unsigned long long* to, unsigned long long bits) {
+  const unsigned long long before = *to;
+  *to |= bits;
+  return before;
+}
+/// Through bytes: the kernels keep the bits of a float there.
+inline int atomicMax(int* to, int value) {
+  int before = 0;
+  std::memcpy(&before, to, sizeof(before));
+  const int after = std::max(before, value);
+  std::memcpy(to, &after, sizeof(after));
   return before;
 }
 inline void __threadfence() {}

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "codegen/kernel/emit_cuda.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
@@ -120,6 +123,48 @@ void poison_scratch(const flashspan_device::AttentionParameters& parameters, con
 struct Memory {
   StoredTensor query, key, value, sink, out, lse;
   StoredTensor out_gradient, lse_gradient, query_gradient, key_gradient, value_gradient, sink_gradient;
+  std::vector<StoredTensor> score_gradients;
+};
+
+Index elements_of(const std::vector<Index>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>());
+}
+
+/// A tensor [1, 1, rows, columns] as one of `shape`, whose last axis are the columns.
+TensorView in_shape(StoredTensor& tensor, const std::vector<Index>& shape) {
+  TensorView view = tensor.view(static_cast<int>(shape.size()));
+  std::int64_t stride = view.strides[2];
+  view.shape = {};
+  view.strides = {};
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    const bool last = axis + 1 == shape.size();
+    view.shape[axis] = shape[axis];
+    view.strides[axis] = last ? 1 : stride;
+    if (!last) stride *= shape[axis];
+  }
+  return view;
+}
+
+/// Runs entry points of a kernel with the same arguments.
+struct Launcher {
+  struct Step {
+    const char* entry;
+    long long blocks;
+    int threads;
+  };
+
+  Result<void> run(std::initializer_list<Step> steps) const {
+    for (const Step& step : steps) {
+      if (step.blocks == 0) continue;
+      const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
+      if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
+    }
+    return {};
+  }
+
+  const EmulatedKernel& kernel;
+  const kernel::KernelSpec& spec;
+  std::span<void* const> arguments;
 };
 
 class Runner {
@@ -137,6 +182,12 @@ class Runner {
     run_.answer.key_gradient = memory_.key_gradient.take();
     run_.answer.value_gradient = memory_.value_gradient.take();
     if (call_.problem.sink) run_.answer.sink_gradient = memory_.sink_gradient.take();
+    for (StoredTensor& stored : memory_.score_gradients) {
+      Tensor gradient = stored.take();
+      gradient.columns *= gradient.rows;  // the oracle's are one row
+      gradient.rows = 1;
+      run_.answer.score_gradients.push_back(std::move(gradient));
+    }
     return std::move(run_);
   }
 
@@ -166,6 +217,10 @@ class Runner {
     memory_.query_gradient = stored(problem.query, false);
     memory_.key_gradient = stored(problem.key, false);
     memory_.value_gradient = stored(problem.value, false);
+    for (const std::vector<Index>& shape : call_.score_gradients) {
+      const Tensor rows(1, 1, elements_of(shape) / shape.back(), shape.back());
+      memory_.score_gradients.emplace_back(rows, DType::f32, call_.spec.aligned);
+    }
     if (!problem.lse_gradient) return {};
     memory_.lse_gradient = StoredTensor(lse, DType::f32, true);
     memory_.lse_gradient.fill(*problem.lse_gradient);
@@ -190,6 +245,10 @@ class Runner {
       args.value_gradient = memory_.value_gradient.view(4);
       if (problem.lse_gradient) args.lse_gradient = memory_.lse_gradient.view(3);
       if (problem.sink) args.sink_gradient = memory_.sink_gradient.head_view();
+      for (std::size_t i = 0; i < call_.score_gradients.size(); ++i) {
+        args.score_gradients.push_back(in_shape(memory_.score_gradients[i], call_.score_gradients[i]));
+      }
+      args.deterministic = call_.deterministic;
     }
     args.scale = static_cast<float>(problem.scale);
     auto mask = mask::Program::from_signature(spec.mask);
@@ -221,9 +280,17 @@ class Runner {
     if (!args) return args.error();
     if (auto done = launch(*kernel, *spec, *args); !done) return done.error();
     run_.bank_conflicts += kernel->bank_conflicts();
-    for (StoredTensor* tensor :
-         {&memory_.out, &memory_.lse, &memory_.query_gradient, &memory_.key_gradient, &memory_.value_gradient,
-          &memory_.sink_gradient, &memory_.query, &memory_.key, &memory_.value}) {
+    std::vector<StoredTensor*> tensors{&memory_.out,
+                                       &memory_.lse,
+                                       &memory_.query_gradient,
+                                       &memory_.key_gradient,
+                                       &memory_.value_gradient,
+                                       &memory_.sink_gradient,
+                                       &memory_.query,
+                                       &memory_.key,
+                                       &memory_.value};
+    for (StoredTensor& gradient : memory_.score_gradients) tensors.push_back(&gradient);
+    for (StoredTensor* tensor : tensors) {
       if (!tensor->surroundings_are_untouched()) return failure(spec->summary(), "memory outside a tensor was written");
     }
     return {};
@@ -233,7 +300,7 @@ class Runner {
     const cuda::PlanSize size = cuda::plan_size(spec, args);
     const auto grids = cuda::launch_grids(spec, args.shape, size);
     if (!grids) return grids.error();
-    const cuda::WorkspaceLayout layout = cuda::workspace_layout(spec, args.shape, size);
+    const cuda::WorkspaceLayout layout = cuda::workspace_layout(spec, args.shape, size, cuda::score_sums(args));
     std::vector<std::byte> workspace(static_cast<std::size_t>(layout.bytes), std::byte{0xff});
     backend::LaunchArgs placed = args;
     placed.workspace = workspace.data();
@@ -243,36 +310,46 @@ class Runner {
     auto score = cuda::program_arguments("score", args.score_program, args.score_bindings);
     if (!score) return score.error();
 
-    const std::array<void*, 3> arguments{&parameters, &*mask, &*score};
+    auto score_gradients = cuda::score_gradient_arguments(placed, layout);
+    const std::array<void*, 4> arguments{&parameters, &*mask, &*score, &score_gradients};
     const int threads = spec.tile.num_warps * 32;
     const long long sink_blocks = args.sink_gradient.given() ? grids->backward_sink : 0;
-    struct Step {
-      const char* entry;
-      long long blocks;
-      int threads;
-    };
-    const auto run_steps = [&](std::initializer_list<Step> steps) -> Result<void> {
-      for (const Step& step : steps) {
-        if (step.blocks == 0) continue;
-        const std::string wrong = kernel.run(step.entry, step.blocks, step.threads, arguments);
-        if (!wrong.empty()) return failure(spec.summary() + ", " + step.entry, wrong);
-      }
-      return {};
-    };
-    auto planned = run_steps({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                              {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
-                              {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
+    const Launcher launcher{kernel, spec, arguments};
+    auto planned = launcher.run({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
+                                 {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
+                                 {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
     if (!planned) return planned;
     poison_scratch(parameters, layout);
-    auto done = run_steps({{kernel::entry_forward, grids->forward, threads},
-                           {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
-                           {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
-                           {kernel::entry_backward_dq, grids->backward_dq, threads},
-                           {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
+    auto done = launcher.run({{kernel::entry_forward, grids->forward, threads},
+                              {kernel::entry_backward_delta, grids->backward_delta, cuda::delta_threads},
+                              {kernel::entry_backward_sink, sink_blocks, cuda::delta_threads},
+                              {kernel::entry_backward_dq, grids->backward_dq, threads},
+                              {kernel::entry_backward_dkdv, grids->backward_dkdv, threads}});
+    if (!done) return done;
+    done = launch_score_gradients(launcher, grids->backward_score_sum, args.deterministic, score_gradients);
     if (!done) return done;
     if (spec.lowering == mask::LoweringKind::none) return {};
     (spec.direction == Direction::forward ? run_.forward_plan : run_.backward_plan) = take_plan(parameters, size, spec);
     return {};
+  }
+
+  /// As the back end does. `gradients` is among the launcher's arguments.
+  static Result<void> launch_score_gradients(const Launcher& launcher, long long sum_blocks, bool deterministic,
+                                             flashspan_device::ScoreGradientArguments& gradients) {
+    using Run = flashspan_device::ScoreGradientRun;
+    if (gradients.count == 0) return {};
+    const auto over_elements = [&](const char* entry) {
+      return launcher.run({{entry, cuda::score_element_blocks(gradients), flashspan_device::score_element_threads}});
+    };
+    const auto sum = [&](Run run) {
+      gradients.run = run;
+      return launcher.run({{kernel::entry_backward_score_sum, sum_blocks, cuda::score_sum_threads(launcher.spec)}});
+    };
+    if (auto cleared = over_elements(kernel::entry_backward_score_clear); !cleared) return cleared;
+    if (!deterministic) return sum(Run::add);
+    if (auto measured = sum(Run::measure); !measured) return measured;
+    if (auto added = sum(Run::add_in_units); !added) return added;
+    return over_elements(kernel::entry_backward_score_round);
   }
 
   EmulatedCall call_;

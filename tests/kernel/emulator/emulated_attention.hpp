@@ -18,6 +18,8 @@ struct EmulatedCall {
   mask::Bindings mask_bindings;
   mask::Bindings score_bindings;
   oracle::Problem problem;
+  std::vector<std::vector<oracle::Index>> score_gradients;  ///< shapes of those of spec.score_gradients, in that order
+  bool deterministic = false;                               ///< for score gradients alone
 };
 
 struct EmulatedRun {

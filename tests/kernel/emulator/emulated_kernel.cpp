@@ -50,14 +50,16 @@ Error compile_error(const std::string& detail) {
 
 /// A function "emulate_<entry>" that runs the entry on a grid.
 std::string launcher(const std::string& entry) {
-  const std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
-                           "*static_cast<ProgramArguments*>(arguments[1]), "
-                           "*static_cast<ProgramArguments*>(arguments[2])";
+  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
+                     "*static_cast<ProgramArguments*>(arguments[1]), "
+                     "*static_cast<ProgramArguments*>(arguments[2])";
+  const bool of_score = entry.starts_with("attention_backward_score_");
+  if (of_score) call += ", *static_cast<ScoreGradientArguments*>(arguments[3])";
   return std::string(exported) + "const char* emulate_" + entry +
          "(long long blocks, int threads, void* const* arguments) {\n"
          "  using namespace flashspan_device;\n"
-         "  return emulation::run_grid(blocks, threads, shared_bytes, [&] { " +
-         call + "); });\n}\n";
+         "  return emulation::run_grid(blocks, threads, " +
+         (of_score ? "score_gradient_shared_bytes" : "shared_bytes") + ", [&] { " + call + "); });\n}\n";
 }
 
 }  // namespace

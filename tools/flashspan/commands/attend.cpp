@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "flashspan/attention.hpp"
 #include "flashspan/device.hpp"
@@ -18,6 +19,7 @@ namespace {
 struct AttendOptions {
   MaskOptions mask;
   std::string query, key, value, sink, out_gradient, out;
+  std::vector<std::string> score_gradients;
   std::string dtype, layout = "bshd", device = "auto";
   std::optional<float> scale;
   std::optional<std::string> cache_dir;
@@ -30,6 +32,8 @@ struct Inputs {
   HostArray query, key, value;
   std::optional<HostArray> sink;  ///< f32
   std::optional<HostArray> out_gradient;
+  /// Of the tensors whose gradients are asked for.
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> looked_up_shapes;
   AttentionShape shape;
 };
 
@@ -156,6 +160,10 @@ class Run {
       keep(key_gradient_, DeviceTensor::allocate(device, dtype, inputs.key.shape));
       keep(value_gradient_, DeviceTensor::allocate(device, dtype, inputs.value.shape));
       if (inputs.sink) keep(sink_gradient_, DeviceTensor::allocate(device, DType::f32, inputs.sink->shape));
+      for (const auto& [name, looked_up] : inputs.looked_up_shapes) {
+        score_gradients_.emplace_back(name, DeviceTensor());
+        keep(score_gradients_.back().second, DeviceTensor::allocate(device, DType::f32, looked_up));
+      }
     }
     return status;
   }
@@ -183,16 +191,19 @@ class Run {
     call.key_gradient = heads_first(key_gradient_);
     call.value_gradient = heads_first(value_gradient_);
     call.sink_gradient = sink_gradient_.view();
+    for (const auto& [name, gradient] : score_gradients_) call.score_gradients.push_back({name, gradient.view()});
     call.deterministic = deterministic_;
     return launch(call, [this](const BackwardCall& ready) { return attention_.backward(ready); });
   }
 
-  /// The results in f32: out and lse, and the gradients, that of a sink too, if there was an out_gradient.
+  /// The results in f32: out and lse, and the gradients, those of a sink and of the score's too, if there was an
+  /// out_gradient.
   Result<NamedArrays> results() const {
     std::vector<std::pair<std::string, const DeviceTensor*>> wanted{{"out", &out_}, {"lse", &lse_}};
     if (out_gradient_.view().given()) {
       wanted.insert(wanted.end(), {{"dq", &query_gradient_}, {"dk", &key_gradient_}, {"dv", &value_gradient_}});
       if (sink_.view().given()) wanted.emplace_back("dsink", &sink_gradient_);
+      for (const auto& [name, gradient] : score_gradients_) wanted.emplace_back("d" + name, &gradient);
     }
     NamedArrays arrays;
     for (const auto& [name, tensor] : wanted) {
@@ -239,6 +250,7 @@ class Run {
   bool swapped_;
   DeviceTensor query_, key_, value_, sink_, out_, lse_;
   DeviceTensor out_gradient_, query_gradient_, key_gradient_, value_gradient_, sink_gradient_;
+  std::vector<std::pair<std::string, DeviceTensor>> score_gradients_;
 };
 
 void print_direction(const char* name, const Json& report) {
@@ -277,14 +289,29 @@ Result<PlacedMask> place_mask(const MaskSource& source, const AttentionShape& sh
   return PlacedMask{std::move(*placed), std::move(*placed_score)};
 }
 
+/// Error: bad_argument for a gradient of no --tensor, or without --do.
+Result<void> name_score_gradients(const AttendOptions& options, const MaskSource& source, Inputs& inputs) {
+  for (const std::string& name : options.score_gradients) {
+    const auto refused = [&name](const std::string& takes) {
+      return Error{ErrorCode::bad_argument, "--score-gradient", name, takes, ""};
+    };
+    if (!inputs.out_gradient) return refused("a run of the backward: with --do");
+    const std::vector<std::int64_t> shape = source.tensor_shape(name);
+    if (shape.empty()) return refused("the name of a --tensor that --score looks up");
+    inputs.looked_up_shapes.emplace_back(name, shape);
+  }
+  return {};
+}
+
 Result<Json> attend(const AttendOptions& options) {
   const bool backward = !options.out_gradient.empty();
   Progress progress(backward ? 4 : 3, options.json);
   progress.step("reading arrays");
-  const auto inputs = read_inputs(options);
+  auto inputs = read_inputs(options);
   if (!inputs) return inputs.error();
   const auto source = MaskSource::read(options.mask);
   if (!source) return source.error();
+  if (auto known = name_score_gradients(options, *source, *inputs); !known) return known.error();
   const auto device = device_from_string(options.device);
   if (!device) return device.error();
   const auto placed = place_mask(*source, inputs->shape, *device);
@@ -331,7 +358,11 @@ void add_attend(CLI::App& application, ChosenCommand& chosen) {
   command->add_option("--sink", options->sink, "Sink logits [heads], f4 or f2: one more column in the softmax")
       ->type_name("FILE");
   command->add_option("--do", options->out_gradient, "Gradient of out; runs the backward too")->type_name("FILE");
-  command->add_option("--out", options->out, "Results: out, lse [batch, heads, queries] and dq, dk, dv, dsink, all f4")
+  add_score_gradient_option(*command, options->score_gradients);
+  command
+      ->add_option("--out", options->out,
+                   "Results: out, lse [batch, heads, queries] and dq, dk, dv, dsink and a dNAME for each "
+                   "--score-gradient, all f4")
       ->required()
       ->type_name("FILE.npz");
   command->add_option("--dtype", options->dtype, "f32, f16 or bf16 (default: that of --q; CUDA takes f16 and bf16)");

@@ -24,6 +24,7 @@ struct CompileOptions {
   std::string arch, dtype = "bf16", direction = "both", source_dir;
   std::optional<std::string> cache_dir;
   bool unaligned = false, few_rows = false, deterministic = false, json = false;
+  std::vector<std::string> score_gradients;
   int threads = 0;
 };
 
@@ -95,6 +96,7 @@ Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
   request.dtype = *dtype;
   request.head_dim_qk = static_cast<int>(shape.head_dim_qk);
   request.head_dim_v = static_cast<int>(shape.head_dim_v);
+  request.score_gradients = options.score_gradients;
   request.aligned = !options.unaligned;
   request.few_rows = options.few_rows;
   request.deterministic = options.deterministic;
@@ -135,6 +137,7 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   options->mask.mask = "causal";
   add_mask_options(*command, options->mask, false);
   add_lowering_option(*command, options->mask);
+  add_score_gradient_option(*command, options->score_gradients);
   add_shape_options(*command, options->shape);
   command->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
   command->add_option("--dtype", options->dtype, "f16 or bf16")->capture_default_str();

@@ -33,6 +33,14 @@ void add_lowering_option(CLI::App& command, MaskOptions& options) {
       ->type_name("KIND");
 }
 
+void add_score_gradient_option(CLI::App& command, std::vector<std::string>& names) {
+  command
+      .add_option("--score-gradient", names,
+                  "Array of --tensor that --score looks up, for its gradient too; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+}
+
 void add_shape_options(CLI::App& command, ShapeOptions& options) {
   const auto size = CLI::Range(std::int64_t{0}, max_sequence_length);
   command.add_option("--batch", options.batch, "Batch size (default: that of the mask's arrays, else 1)")->check(size);

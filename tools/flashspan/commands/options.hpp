@@ -12,6 +12,8 @@
 
 namespace flashspan::tool {
 
+/// --score-gradient.
+void add_score_gradient_option(CLI::App& command, std::vector<std::string>& names);
 /// --mask (required if `required`), --score, --tensor, --scalar.
 void add_mask_options(CLI::App& command, MaskOptions& options, bool required);
 /// --lowering.
