@@ -131,7 +131,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
-  if (has_plan && speaks()) ask_for_cleaning(exchange, nothing_more_to_clean);
+  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
 }
 
 }  // namespace flashspan_device
@@ -217,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
     for (u32& word : exchange.cleaned_keys.words) word = 0;
     exchange.cleaned = false;
     exchange.cleaned_out_gradients = exchange.doubtful[0] = exchange.doubtful[1] = exchange.cleanings = 0;
-    exchange.cleaning_asked.init(1);
+    exchange.cleaning_asked.init(consumer_threads);
     exchange.cleaning_done.init(cleaning_threads);
     exchange.met.init(consumer_threads);
     for (int buffer = 0; buffer < weight_buffers; ++buffer) {

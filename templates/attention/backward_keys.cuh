@@ -472,12 +472,12 @@ struct Cleaner {
   }
 };
 
-/// Of all consumer threads, the one that speaks with the Cleaner.
+/// One of all consumer threads.
 __device__ __forceinline__ bool speaks() { return threadIdx.x == warpgroup_threads; }
 
-/// By the one that speaks.
+/// By all consumer threads: the Cleaner may write what any of them has read.
 __device__ __forceinline__ void ask_for_cleaning(Exchange& exchange, int stage) {
-  exchange.stage_to_clean = stage;
+  if (speaks()) exchange.stage_to_clean = stage;
   exchange.cleaning_asked.arrive();
 }
 
@@ -646,10 +646,10 @@ __device__ __forceinline__ void make_gradients(Exchange& exchange, const Consume
 /// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.
 __device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage, bool masked) {
   if (!masked) return;
-  // An atomic read: other threads may still be noting theirs.
-  const bool doubt = atomicOr(&exchange.doubtful[0], 0u) != 0;
+  // A thread sees what it has noted itself, and what others have, maybe: they answer for themselves.
+  const bool doubt = exchange.doubtful[0] != 0;
   if (!named_barrier_any(doubt_barrier, consumer_threads, doubt)) return;
-  if (speaks()) ask_for_cleaning(exchange, static_cast<int>(stage));
+  ask_for_cleaning(exchange, static_cast<int>(stage));
   exchange.cleaning_done.wait(exchange.cleanings);
   named_barrier_wait(doubt_barrier, consumer_threads);  // all have read it
   if (speaks()) exchange.cleanings ^= 1;
@@ -671,11 +671,9 @@ __device__ __forceinline__ void store_gradient(const Consumer& c, const Backward
 /// At the end of an item of which tiles were cleaned.
 __device__ __forceinline__ void forget_cleaning(Exchange& exchange) {
   named_barrier_wait(doubt_barrier, consumer_threads);
-  if (speaks()) {
-    for (u32& word : exchange.cleaned_keys.words) word = 0;
-    exchange.cleaned = false;
-    exchange.cleaned_out_gradients = 0;
-  }
+  exchange.cleaned_keys.words[threadIdx.x % (block_n / 32)] = 0;
+  exchange.cleaned = false;
+  exchange.cleaned_out_gradients = 0;
   named_barrier_wait(doubt_barrier, consumer_threads);
 }
 

@@ -333,10 +333,6 @@ __device__ __forceinline__ void store_rows(const Consumer& c, const float (&quer
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
   const bool first_lane = threadIdx.x % 32 == 0;
-  const auto release = [&](TransferBarrier& barrier) {
-    __syncwarp();
-    if (first_lane) barrier.arrive();
-  };
   const u64 query_rows = operand_descriptor(shared + warpgroup * 64 * panel_row_bytes, 0);
   const u64 out_gradient_rows = operand_descriptor(shared + out_gradient_offset + warpgroup * 64 * panel_row_bytes, 0);
   Ring<key_stages> key;
@@ -403,21 +399,21 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         pin(scores);
         make_gradients(c, step, masked, words, scores, gradients);
         if (careful && masked) c.poison(exchange.cleaned[key.index], words, gradients);
-        release(exchange.value_empty[value.index]);
+        exchange.value_empty[value.index].arrive();
         wait_for_products<0>();
         pin(query_gradient);
         pin(fragments);
-        if (i > 0) release(exchange.key_empty[before]);
+        if (i > 0) exchange.key_empty[before].arrive();
         pack_fragments(fragments, gradients);
         before = key.index;
         key.advance();
         value.advance();
       } while (++i < steps);
-      release(exchange.query_empty);
+      exchange.query_empty.arrive();
       ask_for_query_gradient(shared, before, steps > 1, fragments, query_gradient);
       wait_for_products<0>();
       pin(query_gradient);
-      release(exchange.key_empty[before]);
+      exchange.key_empty[before].arrive();
     }
     store_rows(c, query_gradient);
     if (has_plan && !careful && any_non_finite(query_gradient) && first_lane) {
@@ -440,18 +436,18 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
   query_pass::Exchange& exchange = *reinterpret_cast<query_pass::Exchange*>(shared + query_pass::exchange_offset);
   if (threadIdx.x == 0) {
     exchange.query_full.init(1);
-    exchange.query_empty.init(num_warps);
+    exchange.query_empty.init(consumer_threads);
     for (int stage = 0; stage < key_stages; ++stage) {
       exchange.key_full[stage].init(1);
-      exchange.key_empty[stage].init(num_warps);
+      exchange.key_empty[stage].init(consumer_threads);
       exchange.key_raw[stage].init(1);
     }
     for (int stage = 0; stage < value_stages; ++stage) {
       exchange.value_full[stage].init(1);
-      exchange.value_empty[stage].init(num_warps);
+      exchange.value_empty[stage].init(consumer_threads);
     }
     // Every thread that reads items: those that compute, the one that copies, and those that clean.
-    exchange.items.init(num_warps * 32 + 1 + (has_plan ? cleaning_threads : 0));
+    exchange.items.init(consumer_threads + 1 + (has_plan ? cleaning_threads : 0));
     barriers_visible();
   }
   __syncthreads();

@@ -95,7 +95,7 @@ __device__ __forceinline__ void clean_what_either_doubts(Exchange& exchange, u32
   const u32 flag = meetings % 2;
   meet(exchange, meetings);
   if (exchange.doubtful[flag] == 0) return;
-  if (speaks()) ask_for_cleaning(exchange, static_cast<int>(stage));
+  ask_for_cleaning(exchange, static_cast<int>(stage));
   exchange.cleaning_done.wait(exchange.cleanings);
   meet(exchange, meetings);  // all have read it
   if (speaks()) exchange.cleanings ^= 1;
@@ -197,7 +197,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
-  if (has_plan && speaks()) ask_for_cleaning(exchange, nothing_more_to_clean);
+  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
 }
 
 /// The second warpgroup.
@@ -263,6 +263,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
+  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
 }
 
 }  // namespace flashspan_device

@@ -271,10 +271,13 @@ oracle::Problem AttentionTest::problem(const Scenario& scenario, const Inputs& i
   return problem;
 }
 
+Scenario AttentionTest::here(Scenario scenario) const {
+  scenario.deterministic = scenario.deterministic || GetParam().deterministic;
+  return scenario;
+}
+
 oracle::Answer AttentionTest::run(const Scenario& scenario, const Inputs& inputs) const {
-  Scenario placed = scenario;
-  placed.deterministic = scenario.deterministic || GetParam().deterministic;
-  PlacedCall call(placed, inputs, device(), dtype());
+  PlacedCall call(here(scenario), inputs, device(), dtype());
   expect_value(call.run(attention()));
   return call.read();
 }

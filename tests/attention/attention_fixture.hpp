@@ -115,6 +115,8 @@ class AttentionTest : public testing::TestWithParam<Place> {
   /// Standard normal inputs times `magnitude`.
   [[nodiscard]] Inputs random_inputs(const AttentionShape& shape, std::uint64_t seed = 1, double magnitude = 1) const;
   [[nodiscard]] oracle::Problem problem(const Scenario& scenario, const Inputs& inputs) const;
+  /// The scenario as this place asks for it.
+  [[nodiscard]] Scenario here(Scenario scenario) const;
   /// Runs the call on the device. A refused call ends the test with its message.
   oracle::Answer run(const Scenario& scenario, const Inputs& inputs) const;
   /// The error that the call is refused with; fails the test if it is not.

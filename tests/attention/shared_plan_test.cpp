@@ -24,7 +24,8 @@ class SharedPlan : public AttentionTest {
   }
 
   /// Three layers of `scenario`, with inputs of their own, in both directions over two plans.
-  void expect_layers_share(const Scenario& scenario) {
+  void expect_layers_share(const Scenario& stated) {
+    const Scenario scenario = here(stated);
     const PlacedCall first(scenario, random_inputs(scenario.shape, 1), device(), dtype());
     const QueuedCalls calls(first, attention(), device(), {});
     TilePlan forward_plan, backward_plan;
