@@ -1,0 +1,24 @@
+"""Flashspan: attention under any mask, compiled at run time.
+
+    out = flashspan.attention(q, k, v, mask="(q >= k) & (doc[q] == doc[k])" ...)
+
+See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
+"""
+
+from . import masks
+from .attention import attention
+from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
+                     KernelSpillsError, MissingComponentError, NoDeviceError, TraceError, UnsupportedError,
+                     WorkspaceTooSmallError)
+from .mask import Mask
+from .score import Score
+from .trace import lookup
+from .traced import maximum, minimum, where
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
+    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "Score", "TraceError", "UnsupportedError",
+    "WorkspaceTooSmallError", "attention", "lookup", "masks", "maximum", "minimum", "where",
+]
