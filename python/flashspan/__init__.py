@@ -7,10 +7,12 @@ See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
 
 from . import masks
 from .attention import attention
+from .doctor import doctor
 from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
                      KernelSpillsError, MissingComponentError, NoDeviceError, TraceError, UnsupportedError,
                      WorkspaceTooSmallError)
 from .mask import Mask
+from .preparation import prepare
 from .score import Score
 from .trace import lookup
 from .traced import maximum, minimum, where
@@ -20,5 +22,6 @@ __version__ = "0.1.0"
 __all__ = [
     "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
     "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "Score", "TraceError", "UnsupportedError",
-    "WorkspaceTooSmallError", "attention", "lookup", "masks", "maximum", "minimum", "where",
+    "WorkspaceTooSmallError", "attention", "doctor", "lookup", "masks", "maximum", "minimum", "prepare",
+    "where",
 ]

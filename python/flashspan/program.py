@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _core
 from .errors import BadArgumentError
-from .tensors import as_looked_up, converted, cuda_device, description, is_torch, torch_module
+from .tensors import as_looked_up, converted, cuda_device, description, is_torch, outline, torch_module
 from .trace import trace
 
 Node = dict[str, Any]
@@ -53,10 +53,12 @@ class Program:
         """Errors of the text are said where it is written, not where it is used."""
         torch = torch_module()
         if torch is None or not torch.compiler.is_compiling():
-            _leaf(self._parser, self._node, iter(self._described()))
+            _leaf(self._parser, self._node, iter([outline(tensor) for tensor in self.tensors]))
 
-    def _described(self) -> list[tuple]:
-        return [description(converted(tensor, "tensor"), "tensor") for tensor in self.tensors]
+    def bound(self, sizes: tuple) -> Any:
+        """The extension's Mask or Score, over memory that this program keeps alive. Its tensors are of dtypes that the
+        library reads, as those of `on_host`."""
+        return bound(self._parser, self.description, [description(tensor, "tensor") for tensor in self.tensors], sizes)
 
     def to(self, device: Any) -> Any:
         """The same with its tensors on `device` (as ``torch.Tensor.to``), copied where they are elsewhere."""
@@ -66,8 +68,10 @@ class Program:
         moved = tuple((tensor if is_torch(tensor) else torch.as_tensor(tensor)).to(device) for tensor in self.tensors)
         return self._of(self._node, moved)
 
-    def _on_host(self) -> Any:
-        return self.to("cpu") if any(cuda_device(tensor) >= 0 for tensor in self.tensors) else self
+    def on_host(self) -> Any:
+        """The same with its tensors in host memory, in dtypes that the library reads."""
+        host = self.to("cpu") if any(cuda_device(tensor) >= 0 for tensor in self.tensors) else self
+        return self._of(self._node, tuple(converted(tensor, "tensor") for tensor in host.tensors))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_summary(self._node)})"

@@ -81,6 +81,13 @@ def description(tensor: Any, argument: str, bshd: bool = False) -> tuple:
     return address_of(tensor), library_dtype(tensor, argument), shape, strides, cuda_device(tensor)
 
 
+def outline(tensor: Any) -> tuple:
+    """A description without memory, for checks of a program: in the dtype in which the library will read it."""
+    name = dtype_name(tensor)
+    dtype = _DTYPES[_CONVERTED.get(name, name)]
+    return 0, dtype, tuple(tensor.shape), tuple(strides_of(tensor)), cuda_device(tensor)
+
+
 def as_looked_up(value: Any, name: str) -> Any:
     """`value` as a torch tensor or NumPy array that a mask or score can look up; memory is shared where it can be.
 
