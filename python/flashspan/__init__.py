@@ -5,7 +5,7 @@
 See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
 """
 
-from . import masks
+from . import explanation, masks
 from .attention import attention
 from .doctor import doctor
 from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
@@ -22,6 +22,6 @@ __version__ = "0.1.0"
 __all__ = [
     "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
     "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "Score", "TraceError", "UnsupportedError",
-    "WorkspaceTooSmallError", "attention", "doctor", "lookup", "masks", "maximum", "minimum", "prepare",
+    "WorkspaceTooSmallError", "attention", "doctor", "explanation", "lookup", "masks", "maximum", "minimum", "prepare",
     "where",
 ]
