@@ -14,8 +14,12 @@ from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceE
 from .mask import Mask
 from .preparation import prepare
 from .score import Score
+from .tensors import torch_module
 from .trace import lookup
 from .traced import maximum, minimum, where
+
+if torch_module() is not None:
+    from . import torch_ops  # so that torch.ops.flashspan is there; without torch nothing needs it
 
 __version__ = "0.1.0"
 

@@ -7,6 +7,7 @@ torch's operators as a string.
 from __future__ import annotations
 
 import json
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -25,15 +26,14 @@ class Program:
     _parser: Any = None  # the extension's class
 
     def __init__(self, program: str | Callable[..., Any], **data: Any) -> None:
+        scalars = {name: _number(value) for name, value in data.items() if isinstance(value, numbers.Real)}
+        tensors = {name: as_looked_up(value, name) for name, value in data.items() if name not in scalars}
         if callable(program):
-            text, tensors, scalars = trace(program, self._with_score, data)
+            text, tensors = trace(program, self._with_score, scalars, tensors)
         elif isinstance(program, str):
-            scalars = {name: value for name, value in data.items() if isinstance(value, (bool, int, float))}
-            tensors = {name: as_looked_up(value, name) for name, value in data.items() if name not in scalars}
             text = program
         else:
             raise BadArgumentError(type(self).__name__.lower(), type(program).__name__, "text or a callable")
-        scalars = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         tensors = {name: _with_axis(tensor) for name, tensor in tensors.items()}
         self._set({"text": text, "tensors": list(tensors), "scalars": scalars}, tuple(tensors.values()))
         self._check()
@@ -102,6 +102,10 @@ def _bound(parser: Any, node: Node, tensors: Any, shape: tuple) -> Any:
 
 def _leaf(parser: Any, node: Node, tensors: Any) -> Any:
     return parser.parse(node["text"], [(name, next(tensors)) for name in node["tensors"]], node["scalars"])
+
+
+def _number(value: Any) -> int | float:
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def _with_axis(tensor: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from . import trace_torch
@@ -25,51 +25,49 @@ _RESERVED = {*INDICES, "q_len", "kv_len", "score", "min", "max", "abs", "where",
 class Trace:
     """One run of a callable: the tensors it looked up, by name, in order of their first use."""
 
-    def __init__(self, names: dict[int, str]) -> None:
+    def __init__(self, names: dict[int, str], taken: Collection[str]) -> None:
         self.tensors: dict[str, Any] = {}
         self._names = names
-        self._by_identity: dict[int, str] = {}
+        self._taken = taken
+        self._by_identity: dict[int, tuple[str, Any]] = {}  # with the object, so that no other takes its identity
         self._loops = itertools.count()
 
     def name_of(self, tensor: Any) -> str:
         """The name that `tensor` is looked up by."""
         known = self._by_identity.get(id(tensor))
         if known is not None:
-            return known
+            return known[0]
         name = self._names.get(id(tensor), "tensor")
         for number in itertools.count():
             candidate = f"{name}{number or ''}"
-            if candidate not in self.tensors:
+            if candidate not in self.tensors and candidate not in self._taken:
                 break
         self.tensors[candidate] = as_looked_up(tensor, candidate)
-        self._by_identity[id(tensor)] = candidate
+        self._by_identity[id(tensor)] = (candidate, tensor)
         return candidate
 
     def new_loop_name(self) -> str:
         return f"r{next(self._loops)}_"
 
 
-def trace(function: Callable[..., Any], with_score: bool, data: dict[str, Any]) -> tuple[str, dict[str, Any], dict]:
-    """Text of the program that `function` computes, the tensors it looks up, and the scalars it uses.
+def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int | float],
+          tensors: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Text of the program that `function` computes, and the tensors it looks up.
 
-    `function` takes (b, h, q, k), or with `with_score` (score, b, h, q, k), and the items of `data` by keyword.
+    `function` takes (b, h, q, k), or with `with_score` (score, b, h, q, k), and `scalars` and `tensors` by keyword.
     """
-    scalars = {name: value for name, value in data.items() if isinstance(value, (bool, int, float))}
     names = _names_of_captured(function)
-    names.update({id(value): name for name, value in data.items()})
-    run = Trace(names)
-    given: dict[str, Any] = {}
-    for name, value in data.items():
-        if name in scalars:
-            given[name] = Traced(run, name, "real" if isinstance(value, float) else "int")
-        else:
-            given[name] = Lookup(run, value, ())
+    names.update({id(tensor): name for name, tensor in tensors.items()})
+    run = Trace(names, taken=scalars)
+    given: dict[str, Any] = {name: Traced(run, name, "real" if isinstance(value, float) else "int")
+                             for name, value in scalars.items()}
+    given.update({name: Lookup(run, tensor, ()) for name, tensor in tensors.items()})
     arguments = [Traced(run, name, "int") for name in INDICES]
     if with_score:
         arguments.insert(0, Traced(run, "score", "real"))
     with trace_torch.interception(run):
         result = function(*arguments, **given)
-    return _text_of_result(result, run, with_score), run.tensors, scalars
+    return _text_of_result(result, run, with_score), run.tensors
 
 
 def lookup(tensor: Any, *indices: Any) -> Any:
@@ -80,7 +78,7 @@ def lookup(tensor: Any, *indices: Any) -> Any:
     run = next((index.trace for index in indices if isinstance(index, Traced)), None)
     if run is None:
         return tensor[indices]
-    return Lookup(run, tensor, ())[indices]
+    return Lookup(run, as_looked_up(tensor, "array"), ())[indices]
 
 
 def _text_of_result(result: Any, run: Trace, with_score: bool) -> str:
