@@ -112,7 +112,7 @@ def test_a_sink_takes_part_of_the_weight(place):
 class TestNumpy:
     @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
     def test_arrays_give_arrays(self, name):
-        import ml_dtypes
+        ml_dtypes = pytest.importorskip("ml_dtypes")
 
         kind = ml_dtypes.bfloat16 if name == "bfloat16" else numpy.dtype(name)
         arrays = [torch.randn(2, 19, 2, 16).numpy().astype(kind) for _ in range(3)]
