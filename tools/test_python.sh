@@ -9,4 +9,5 @@ build/python/bin/pip install --quiet --disable-pip-version-check --no-build-isol
   --config-settings cmake.build-type=RelWithDebInfo \
   --config-settings cmake.define.FLASHSPAN_BUILD_TOOLS=ON --config-settings cmake.define.FLASHSPAN_BUILD_TESTS=ON \
   --config-settings cmake.define.FLASHSPAN_BUILD_BENCH=ON
+build/python/bin/mypy
 build/python/bin/python3 -m pytest -q python/tests "$@"

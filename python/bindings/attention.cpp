@@ -10,9 +10,9 @@
 #include <optional>
 #include <utility>
 
-#include "errors.hpp"
-#include "parts.hpp"
-#include "tensors.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
+#include "python/bindings/tensors.hpp"
 
 namespace flashspan::python {
 

@@ -1,4 +1,4 @@
-#include "errors.hpp"
+#include "python/bindings/errors.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -5,10 +5,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "errors.hpp"
 #include "flashspan/inspect.hpp"
-#include "parts.hpp"
-#include "tensors.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
+#include "python/bindings/tensors.hpp"
 
 namespace flashspan::python {
 

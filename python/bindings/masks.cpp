@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "errors.hpp"
 #include "flashspan/mask.hpp"
-#include "parts.hpp"
-#include "tensors.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
+#include "python/bindings/tensors.hpp"
 
 namespace flashspan::python {
 

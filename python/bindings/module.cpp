@@ -1,8 +1,8 @@
 // module.cpp -- flashspan._core: the C++ library under the Python package. Thin; the package documents it for users.
 #include <nanobind/nanobind.h>
 
-#include "errors.hpp"
-#include "parts.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
 
 NB_MODULE(_core, module) {
   flashspan::python::register_errors();

@@ -1,8 +1,8 @@
-#include "tensors.hpp"
+#include "python/bindings/tensors.hpp"
 
 #include <algorithm>
 
-#include "errors.hpp"
+#include "python/bindings/errors.hpp"
 
 namespace flashspan::python {
 

@@ -45,27 +45,25 @@ def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[...,
         BadArgumentError, UnsupportedError: before anything is launched; the message names the argument.
         NoDeviceError, MissingComponentError, CompileError: see `flashspan.doctor`.
     """
-    mask, score = as_mask(mask), as_score(score)
     calls.check_layout(layout)
+    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink)
+    return (out, lse) if return_lse else out
+
+
+def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score | None, scale: float | None, layout: str,
+               deterministic: bool, sink: Any) -> tuple[Any, Any]:
+    """(out, lse), by the kind of `query`."""
     if is_torch(query):
         from . import torch_ops
 
-        out, lse = torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink)
-    elif is_numpy(query):
-        out, lse = array_calls.attention(query, key, value, mask, score, scale, layout, sink)
-    elif hasattr(query, "__dlpack__"):
-        return _foreign(query, key, value, mask=mask, score=score, scale=scale, layout=layout, return_lse=return_lse,
-                        deterministic=deterministic, sink=sink)
-    else:
+        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink)
+    if is_numpy(query):
+        return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
+    if not hasattr(query, "__dlpack__"):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
-    return (out, lse) if return_lse else out
-
-
-def _foreign(query: Any, key: Any, value: Any, return_lse: bool, sink: Any, **options: Any) -> Any:
-    tensors = [from_dlpack(tensor, name) for tensor, name in ((query, "query"), (key, "key"), (value, "value"))]
-    if sink is not None:
-        sink = from_dlpack(sink, "sink")
-    results = attention(*tensors, return_lse=True, sink=sink, **options)
-    take = getattr(getattr(query, "__array_namespace__", lambda: None)(), "from_dlpack", lambda tensor: tensor)
-    out, lse = (take(result) for result in results)
-    return (out, lse) if return_lse else out
+    ours = [from_dlpack(tensor, name) for tensor, name in ((query, "query"), (key, "key"), (value, "value"))]
+    out, lse = _attention(*ours, mask, score, scale, layout, deterministic,
+                          None if sink is None else from_dlpack(sink, "sink"))
+    namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
+    take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
+    return take(out), take(lse)

@@ -50,19 +50,18 @@ def prepare(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: M
             scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list[dict]:
     """Compiles what `attention`, and with `backward` its backward, would use; one record a kernel. See
     `flashspan.prepare`."""
-    query, key, value, sink, *programs, scale, layout, deterministic = _inputs(
-        query, key, value, mask, score, scale, layout, deterministic, sink)
+    query, key, value, sink, *described, deterministic = _inputs(query, key, value, mask, score, scale, layout,
+                                                                 deterministic, sink)
     query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
     out, lse = _out_like(query, value), _lse_like(query, layout)
-    prepared = [_forward_call(query, key, value, sink, out, lse, *programs, scale, layout)]
+    prepared = [_forward_call(query, key, value, sink, out, lse, *described)]
     if backward:
         results = _gradients_like(query, key, value, sink)
-        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *programs, scale, layout,
-                                       deterministic))
+        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *described, deterministic))
     return [call.prepare() for call in prepared]
 
 
-def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:  # type: ignore[no-untyped-def]
+def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:
     """The operator's arguments."""
     for name, tensor in (("key", key), ("value", value)):
         if not is_torch(tensor):
@@ -172,7 +171,7 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
             raise BadArgumentError(name, f"rank {tensor.dim()}", f"rank 4, in the order {layout}")
 
 
-def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):  # type: ignore[no-untyped-def]
+def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
     del deterministic  # a forward always is
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
@@ -184,7 +183,7 @@ def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, 
     return out, lse
 
 
-def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout):  # type: ignore[no-untyped-def]
+def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout):
     """The described call; out and lse follow from the others."""
     def describe() -> Any:
         bshd = layout == "bshd"
@@ -198,7 +197,7 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
          *_identity(score_tensors)), describe)
 
 
-def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,  # type: ignore[no-untyped-def]
+def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
               score_gradients, scale, layout, deterministic):
     _refuse_score_gradients(score_gradients)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
@@ -216,7 +215,7 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
     return (*results, [])
 
 
-def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,  # type: ignore[no-untyped-def]
+def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
                    score_tensors, scale, layout, deterministic):
     """The described call; `results` follow from the others."""
     def describe() -> Any:
@@ -260,13 +259,13 @@ for _device in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("flashspan::attention")
-def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):  # type: ignore[no-untyped-def]
+def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
     _check_ranks(query, key, value, layout)
     return _out_like(query, value), _lse_like(query, layout)
 
 
 @torch.library.register_fake("flashspan::attention_backward")
-def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score,  # type: ignore[no-untyped-def]
+def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score,
                    score_tensors, score_gradients, scale, layout, deterministic):
     return (*_gradients_like(query, key, value, sink), [])
 
