@@ -61,9 +61,8 @@ def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score
         return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
     if not hasattr(query, "__dlpack__"):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
-    ours = [from_dlpack(tensor, name) for tensor, name in ((query, "query"), (key, "key"), (value, "value"))]
-    out, lse = _attention(*ours, mask, score, scale, layout, deterministic,
-                          None if sink is None else from_dlpack(sink, "sink"))
+    out, lse = _attention(from_dlpack(query, "query"), from_dlpack(key, "key"), from_dlpack(value, "value"), mask, score,
+                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"))
     namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
     take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
     return take(out), take(lse)

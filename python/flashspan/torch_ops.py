@@ -50,14 +50,14 @@ def prepare(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: M
             scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list[dict]:
     """Compiles what `attention`, and with `backward` its backward, would use; one record a kernel. See
     `flashspan.prepare`."""
-    query, key, value, sink, *described, deterministic = _inputs(query, key, value, mask, score, scale, layout,
-                                                                 deterministic, sink)
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    query, key, value, sink = inputs[:4]
     query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
     out, lse = _out_like(query, value), _lse_like(query, layout)
-    prepared = [_forward_call(query, key, value, sink, out, lse, *described)]
+    prepared = [_forward_call(query, key, value, sink, out, lse, *inputs[4:10])]
     if backward:
         results = _gradients_like(query, key, value, sink)
-        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *described, deterministic))
+        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *inputs[4:]))
     return [call.prepare() for call in prepared]
 
 
