@@ -2,12 +2,13 @@
 #include "flashspan/attention.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/function.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "python/bindings/errors.hpp"
@@ -61,12 +62,69 @@ nanobind::dict dictionary_of(const KernelRecord& record) {
   return fields;
 }
 
-/// What a forward and a backward have in common. The addresses of the description are forgotten; run() brings them.
+/// The tensors of a call, in the order in which Python passes them.
+template <typename Call>
+struct Argument {
+  const char* name;
+  TensorView Call::* view;
+};
+
+template <typename Call>
+struct Arguments;
+
+template <>
+struct Arguments<ForwardCall> {
+  static constexpr std::array<Argument<ForwardCall>, 6> all{{{"query", &ForwardCall::query},
+                                                             {"key", &ForwardCall::key},
+                                                             {"value", &ForwardCall::value},
+                                                             {"sink", &ForwardCall::sink},
+                                                             {"out", &ForwardCall::out},
+                                                             {"lse", &ForwardCall::lse}}};
+};
+
+template <>
+struct Arguments<BackwardCall> {
+  static constexpr std::array<Argument<BackwardCall>, 12> all{{{"query", &BackwardCall::query},
+                                                               {"key", &BackwardCall::key},
+                                                               {"value", &BackwardCall::value},
+                                                               {"sink", &BackwardCall::sink},
+                                                               {"out", &BackwardCall::out},
+                                                               {"lse", &BackwardCall::lse},
+                                                               {"out_gradient", &BackwardCall::out_gradient},
+                                                               {"lse_gradient", &BackwardCall::lse_gradient},
+                                                               {"query_gradient", &BackwardCall::query_gradient},
+                                                               {"key_gradient", &BackwardCall::key_gradient},
+                                                               {"value_gradient", &BackwardCall::value_gradient},
+                                                               {"sink_gradient", &BackwardCall::sink_gradient}}};
+};
+
+/// What a call computes, but for its tensors.
+struct Programs {
+  std::optional<Mask> mask;
+  std::optional<Score> score;
+  std::optional<float> scale;
+  bool deterministic = false;
+};
+
+/// A call whose tensors were described once. The addresses of the description are not used: run() brings those.
 template <typename Call>
 class DescribedCall {
  public:
-  DescribedCall(Attention attention, std::optional<Mask> mask, std::optional<Score> score)
-      : attention_(std::move(attention)), mask_(std::move(mask)), score_(std::move(score)) {}
+  using Tensors = std::array<OptionalTensor, Arguments<Call>::all.size()>;
+  using Addresses = std::array<Address, Arguments<Call>::all.size()>;
+
+  DescribedCall(Attention attention, Programs programs, const Tensors& tensors)
+      : attention_(std::move(attention)), programs_(std::move(programs)) {
+    for (std::size_t place = 0; place < tensors.size(); ++place) {
+      const Argument<Call>& argument = Arguments<Call>::all[place];
+      described_.*argument.view = view_of(tensors[place], argument.name);
+    }
+    described_.mask = programs_.mask ? &*programs_.mask : nullptr;
+    described_.score = programs_.score ? &*programs_.score : nullptr;
+    described_.scale = programs_.scale;
+    if constexpr (requires { described_.deterministic; }) described_.deterministic = programs_.deterministic;
+    workspace_bytes_ = value_of(attention_.workspace_bytes(described_));
+  }
   DescribedCall(const DescribedCall&) = delete;
   DescribedCall& operator=(const DescribedCall&) = delete;
 
@@ -81,108 +139,47 @@ class DescribedCall {
     return dictionary_of(record);
   }
 
- protected:
-  void describe(Call call) {
-    described_ = std::move(call);
-    described_.mask = mask_ ? &*mask_ : nullptr;
-    described_.score = score_ ? &*score_ : nullptr;
-    workspace_bytes_ = value_of(attention_.workspace_bytes(described_));
-  }
-
-  [[nodiscard]] Call with_workspace(Address workspace, Address stream) const {
+  void run(const Addresses& addresses, Address workspace, Address stream) {
     Call call = described_;
-    call.workspace = reinterpret_cast<void*>(workspace);
+    for (std::size_t place = 0; place < addresses.size(); ++place) {
+      TensorView& view = call.*Arguments<Call>::all[place].view;
+      if (view.given()) view.data = address_of(addresses[place]);
+    }
+    call.workspace = pointer_of(workspace);
     call.workspace_bytes = workspace_bytes_;
-    call.stream = {reinterpret_cast<void*>(stream)};
-    return call;
+    call.stream = {pointer_of(stream)};
+    const nanobind::gil_scoped_release released;
+    if constexpr (std::is_same_v<Call, ForwardCall>) {
+      value_of(attention_.forward(call));
+    } else {
+      value_of(attention_.backward(call));
+    }
   }
-
-  Attention attention_;
 
  private:
-  std::optional<Mask> mask_;
-  std::optional<Score> score_;
+  Attention attention_;
+  Programs programs_;
   Call described_;
   std::int64_t workspace_bytes_ = 0;
 };
 
-class Forward : public DescribedCall<ForwardCall> {
- public:
-  Forward(Attention attention, std::optional<Mask> mask, std::optional<Score> score, std::optional<float> scale,
-          const TensorTuple& query, const TensorTuple& key, const TensorTuple& value, const OptionalTensor& sink,
-          const TensorTuple& out, const TensorTuple& lse)
-      : DescribedCall(std::move(attention), std::move(mask), std::move(score)) {
-    ForwardCall call;
-    call.query = view_of(query, "query");
-    call.key = view_of(key, "key");
-    call.value = view_of(value, "value");
-    call.sink = view_of(sink, "sink");
-    call.out = view_of(out, "out");
-    call.lse = view_of(lse, "lse");
-    call.scale = scale;
-    describe(std::move(call));
-  }
-
-  void run(Address query, Address key, Address value, Address sink, Address out, Address lse, Address workspace,
-           Address stream) {
-    ForwardCall call = with_workspace(workspace, stream);
-    call.query.data = address_of(query);
-    call.key.data = address_of(key);
-    call.value.data = address_of(value);
-    if (call.sink.given()) call.sink.data = address_of(sink);
-    call.out.data = address_of(out);
-    call.lse.data = address_of(lse);
-    const nanobind::gil_scoped_release released;
-    value_of(attention_.forward(call));
-  }
-};
-
-class Backward : public DescribedCall<BackwardCall> {
- public:
-  Backward(Attention attention, std::optional<Mask> mask, std::optional<Score> score, std::optional<float> scale,
-           bool deterministic, const TensorTuple& query, const TensorTuple& key, const TensorTuple& value,
-           const OptionalTensor& sink, const TensorTuple& out, const TensorTuple& lse, const TensorTuple& out_gradient,
-           const OptionalTensor& lse_gradient, const TensorTuple& query_gradient, const TensorTuple& key_gradient,
-           const TensorTuple& value_gradient, const OptionalTensor& sink_gradient)
-      : DescribedCall(std::move(attention), std::move(mask), std::move(score)) {
-    BackwardCall call;
-    call.query = view_of(query, "query");
-    call.key = view_of(key, "key");
-    call.value = view_of(value, "value");
-    call.sink = view_of(sink, "sink");
-    call.out = view_of(out, "out");
-    call.lse = view_of(lse, "lse");
-    call.out_gradient = view_of(out_gradient, "out_gradient");
-    call.lse_gradient = view_of(lse_gradient, "lse_gradient");
-    call.query_gradient = view_of(query_gradient, "query_gradient");
-    call.key_gradient = view_of(key_gradient, "key_gradient");
-    call.value_gradient = view_of(value_gradient, "value_gradient");
-    call.sink_gradient = view_of(sink_gradient, "sink_gradient");
-    call.scale = scale;
-    call.deterministic = deterministic;
-    describe(std::move(call));
-  }
-
-  void run(Address query, Address key, Address value, Address sink, Address out, Address lse, Address out_gradient,
-           Address lse_gradient, Address query_gradient, Address key_gradient, Address value_gradient,
-           Address sink_gradient, Address workspace, Address stream) {
-    BackwardCall call = with_workspace(workspace, stream);
-    call.query.data = address_of(query);
-    call.key.data = address_of(key);
-    call.value.data = address_of(value);
-    if (call.sink.given()) call.sink.data = address_of(sink);
-    call.out.data = address_of(out);
-    call.lse.data = address_of(lse);
-    call.out_gradient.data = address_of(out_gradient);
-    if (call.lse_gradient.given()) call.lse_gradient.data = address_of(lse_gradient);
-    call.query_gradient.data = address_of(query_gradient);
-    call.key_gradient.data = address_of(key_gradient);
-    call.value_gradient.data = address_of(value_gradient);
-    if (call.sink_gradient.given()) call.sink_gradient.data = address_of(sink_gradient);
-    const nanobind::gil_scoped_release released;
-    value_of(attention_.backward(call));
-  }
-};
+template <typename Call>
+void bind_call(nanobind::module_& module, const char* name) {
+  using nanobind::arg;
+  using Described = DescribedCall<Call>;
+  nanobind::class_<Described> described(module, name);
+  described.def(
+      "__init__",
+      [](Described* made, Attention attention, std::optional<Mask> mask, std::optional<Score> score,
+         std::optional<float> scale, bool deterministic, const typename Described::Tensors& tensors) {
+        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic}, tensors);
+      },
+      arg("attention"), arg("mask").none(), arg("score").none(), arg("scale").none(), arg("deterministic"),
+      arg("tensors"));
+  described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
+  described.def("prepare", &Described::prepare);
+  described.def("run", &Described::run);
+}
 
 }  // namespace
 
@@ -190,25 +187,8 @@ void bind_attention(nanobind::module_& module) {
   using nanobind::arg;
   nanobind::class_<Attention> attention(module, "Attention");
   attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("cache_dir").none());
-
-  using OptionalMask = std::optional<Mask>;
-  using OptionalScore = std::optional<Score>;
-  nanobind::class_<Forward> forward(module, "Forward");
-  forward.def(nanobind::init<Attention, OptionalMask, OptionalScore, std::optional<float>, const TensorTuple&,
-                             const TensorTuple&, const TensorTuple&, const OptionalTensor&, const TensorTuple&,
-                             const TensorTuple&>());
-  forward.def_prop_ro("workspace_bytes", &Forward::workspace_bytes);
-  forward.def("prepare", &Forward::prepare);
-  forward.def("run", &Forward::run);
-
-  nanobind::class_<Backward> backward(module, "Backward");
-  backward.def(nanobind::init<Attention, OptionalMask, OptionalScore, std::optional<float>, bool, const TensorTuple&,
-                              const TensorTuple&, const TensorTuple&, const OptionalTensor&, const TensorTuple&,
-                              const TensorTuple&, const TensorTuple&, const OptionalTensor&, const TensorTuple&,
-                              const TensorTuple&, const TensorTuple&, const OptionalTensor&>());
-  backward.def_prop_ro("workspace_bytes", &Backward::workspace_bytes);
-  backward.def("prepare", &Backward::prepare);
-  backward.def("run", &Backward::run);
+  bind_call<ForwardCall>(module, "Forward");
+  bind_call<BackwardCall>(module, "Backward");
 }
 
 }  // namespace flashspan::python

@@ -1,14 +1,19 @@
 #include "python/bindings/tensors.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "python/bindings/errors.hpp"
 
 namespace flashspan::python {
 
+void* pointer_of(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): Python has addresses as integers
+}
+
 void* address_of(std::uintptr_t address) {
-  alignas(256) static char nothing[256];
-  return address != 0 ? reinterpret_cast<void*>(address) : nothing;
+  alignas(256) static std::byte nothing;
+  return address != 0 ? pointer_of(address) : &nothing;
 }
 
 AttentionShape shape_of(const ShapeTuple& shape) {

@@ -25,6 +25,7 @@ TensorView view_of(const TensorTuple& tensor, const char* argument);
 /// A view that is not given, for nothing.
 TensorView view_of(const std::optional<TensorTuple>& tensor, const char* argument);
 
+[[nodiscard]] void* pointer_of(std::uintptr_t address);
 /// `address`, or for the null of a tensor without elements one that is never read and does not mean "not given".
 void* address_of(std::uintptr_t address);
 

@@ -40,8 +40,8 @@ def attention(query: numpy.ndarray, key: numpy.ndarray, value: numpy.ndarray, ma
     call = calls.forward(-1, *programs, scale, *tensors, None if sink is None else description(sink, "sink"),
                          description(out, "out", bshd), description(lse, "lse"))
     workspace = np.empty(call.workspace_bytes, np.uint8)
-    call.run(*(address_of(array) for array in (query, key, value)), 0 if sink is None else address_of(sink),
-             address_of(out), address_of(lse), address_of(workspace), 0)
+    addresses = tuple(0 if array is None else address_of(array) for array in (query, key, value, sink, out, lse))
+    call.run(addresses, address_of(workspace), 0)
     return out, lse
 
 

@@ -41,18 +41,20 @@ def sizes_of(query: tuple, key: tuple, value: tuple) -> tuple:
     return batch, query_heads, key[2][1], q_len, key[2][2], head_dim, value[2][3]
 
 
-def programs(mask: str, mask_tensors: list[tuple], score: str, score_tensors: list[tuple], sizes: tuple) -> tuple:
+def programs(mask: str, mask_tensors: list[tuple], score: str, score_tensors: list[tuple],
+             sizes: tuple) -> tuple[Any, Any]:
     """The extension's Mask and Score, or None, of descriptions; an empty text is none."""
     return (bound(_core.Mask, mask, mask_tensors, sizes) if mask else None,
             bound(_core.Score, score, score_tensors, sizes) if score else None)
 
 
-def forward(device: int, mask: Any, score: Any, scale: float | None, *tensors: Any) -> Any:
-    """`tensors`: descriptions of query, key, value, sink or None, out, lse."""
-    return _core.Forward(attention_on(device), mask, score, scale, *tensors)
+def forward(device: int, mask: Any, score: Any, scale: float | None, *tensors: tuple | None) -> Any:
+    """`tensors`: descriptions of query, key, value, sink or None, out, lse. Its ``run`` takes their addresses in that order,
+    0 for None, and the addresses of the workspace and of the stream."""
+    return _core.Forward(attention_on(device), mask, score, scale, False, tensors)
 
 
-def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, *tensors: Any) -> Any:
+def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, *tensors: tuple | None) -> Any:
     """`tensors`: descriptions of query, key, value, sink or None, out, lse, the gradients of out and of lse or None, and
-    the results: the gradients of query, key, value and of sink or None."""
-    return _core.Backward(attention_on(device), mask, score, scale, deterministic, *tensors)
+    the results: the gradients of query, key, value and of sink or None. Its ``run`` is as that of `forward`."""
+    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors)

@@ -159,7 +159,8 @@ def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor:
     return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
 
 
-def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list, sizes: tuple) -> tuple:
+def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
+                        sizes: tuple) -> tuple[Any, Any]:
     return calls.programs(mask, [description(tensor, "mask") for tensor in mask_tensors],
                           score, [description(tensor, "score") for tensor in score_tensors], sizes)
 
@@ -178,7 +179,7 @@ def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, 
     out, lse = _out_like(query, value), _lse_like(query, layout)
     call = _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout)
     workspace = _workspace(call, query)
-    call.run(query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr()),
              workspace.data_ptr(), _stream(query))
     return out, lse
 
@@ -209,9 +210,9 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
     call = _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
                           score_tensors, scale, layout, deterministic)
     workspace = _workspace(call, query)
-    call.run(query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
-             out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:3]),
-             _address(sink_gradient), workspace.data_ptr(), _stream(query))
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
+              out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:3]),
+              _address(sink_gradient)), workspace.data_ptr(), _stream(query))
     return (*results, [])
 
 
