@@ -92,6 +92,16 @@ def test_a_last_axis_that_is_not_contiguous(place):
     compare(query, key, value, "q >= k", lambda b, h, q, k: q >= k)
 
 
+def test_rows_that_start_anywhere(place):
+    """Two views of equal strides, one aligned and one not, in either order."""
+    device, dtype = place
+    memory = torch.randn(1, 40, 2, 80, device=device).to(dtype)
+    for starts in ((0, 1), (3, 8)):
+        for start in starts:
+            view = memory[..., start:start + 64]
+            compare(view, view, view, "q >= k", lambda b, h, q, k: q >= k)
+
+
 def test_a_key_that_is_shared_by_expansion(device):
     query = torch.randn(3, 20, 2, 16, device=device).half()
     key = torch.randn(1, 20, 1, 16, device=device).half().expand(3, 20, 2, 16)
