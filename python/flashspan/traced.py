@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import math
+import numbers
 import sys
 from typing import Any
 
 from . import bit_fields
 from .errors import TraceError
+from .tensors import is_numpy, is_torch
 
 # How tightly the text of a value holds together, loosest first; as in Python.
 _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _UNARY, _ATOM = range(7)
@@ -52,16 +54,13 @@ class Traced:
             return value
         if isinstance(value, Lookup):
             return value.value()
-        if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        if is_torch(value) or is_numpy(value):
+            return _single_element(trace, value)
+        if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):  # of NumPy, whose name has changed
             return Traced(trace, str(bool(value)), "bool")
-        if hasattr(value, "shape") and hasattr(value, "dtype") and not type(value).__module__.startswith("numpy"):
-            return _single_element(trace, value)
-        if type(value).__name__ == "ndarray":
-            return _single_element(trace, value)
-        if isinstance(value, int) or hasattr(value, "__index__"):
-            number = int(value)
-            return Traced(trace, str(number), "int", _UNARY if number < 0 else _ATOM)
-        if isinstance(value, float) or hasattr(value, "__float__"):
+        if isinstance(value, numbers.Integral):
+            return Traced(trace, str(int(value)), "int", _UNARY if value < 0 else _ATOM)
+        if isinstance(value, numbers.Real):
             return _real(trace, float(value))
         raise refuse(f"a value of type {type(value).__name__}", "numbers, truth values and tensors")
 

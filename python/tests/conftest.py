@@ -28,6 +28,15 @@ def _skip_without(device):
         pytest.skip("no CPU back end")
 
 
+def pytest_collection_modifyitems(items):
+    """Marker `gpu`: tests that need a CUDA device."""
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if "cuda" in item.fixturenames or any(value == "cuda" or (isinstance(value, tuple) and "cuda" in value)
+                                              for value in parameters):
+            item.add_marker("gpu")
+
+
 @pytest.fixture(params=_PLACES)
 def place(request):
     """(device, dtype) of every kind that attention takes."""
