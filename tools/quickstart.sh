@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder="${1:-build/quickstart}"
-tools/setup.sh
+tools/setup.sh --without-python
 # NVRTC from tools/setup.sh, unless an environment of the caller's is active.
 if [[ -z "${VIRTUAL_ENV:-}" && -d build/python ]]; then export VIRTUAL_ENV="$PWD/build/python"; fi
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Installs what Flashspan is built from on Debian 12 (or Ubuntu): tools/setup.sh [--with-lint]
-# Packages that are there already are left alone. Without a CUDA toolkit, NVRTC comes from its Python wheel into
-# build/python, so that GPU code can be compiled; a GPU is not needed for that.
+# Installs what Flashspan is built from on Debian 12 (or Ubuntu): tools/setup.sh [--with-lint] [--without-python]
+# Packages that are there already are left alone. What the Python package is built and tested with goes into build/python:
+# PyTorch among it (about 5 GB, most of it CUDA libraries that its wheel cannot be imported without), and with it NVRTC, so
+# that GPU code can be compiled without a CUDA toolkit; a GPU is not needed for that. --without-python installs NVRTC's
+# wheel alone, and that only where there is no toolkit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-nvrtc_version=13.0.88
 packages=(
-  g++ cmake ninja-build python3 python3-venv pkg-config
+  g++ cmake ninja-build python3-dev python3-venv pkg-config
   llvm-19-dev libtbb-dev libzstd-dev libxml2-dev
   libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libpng-dev zlib1g-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-if [[ "${1:-}" == "--with-lint" ]]; then
+nvrtc_version=13.0.88  # the one that PyTorch's wheel brings
+if [[ " $* " == *" --with-lint "* ]]; then
   packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19)
 fi
 
@@ -37,9 +39,17 @@ has_nvrtc() {
   done
   return 1
 }
-if [[ "$(uname -m)" == x86_64 && ! -x build/python/bin/python3 ]] && ! has_nvrtc; then
-  echo "installing: nvidia-cuda-nvrtc $nvrtc_version (into build/python)"
-  /usr/bin/python3 -m venv build/python
-  build/python/bin/pip install --quiet --disable-pip-version-check "nvidia-cuda-nvrtc==$nvrtc_version"
+install_into_python() {
+  echo "installing: $* (into build/python)"
+  [[ -x build/python/bin/python3 ]] || /usr/bin/python3 -m venv build/python
+  build/python/bin/pip install --quiet --disable-pip-version-check "$@"
+}
+if [[ " $* " == *" --without-python "* ]]; then
+  if [[ "$(uname -m)" == x86_64 && ! -x build/python/bin/python3 ]] && ! has_nvrtc; then
+    install_into_python "nvidia-cuda-nvrtc==$nvrtc_version"
+  fi
+elif ! cmp -s python/requirements.txt build/python/requirements.txt; then
+  install_into_python --requirement python/requirements.txt
+  cp python/requirements.txt build/python/requirements.txt
 fi
 echo "setup: ready"

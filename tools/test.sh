@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds and tests: tools/test.sh [PRESET [CTEST ARGUMENTS...]]    (presets: release, debug, asan, tsan)
+# The Python package is tested too, with preset release and without further arguments.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,3 +12,10 @@ if [[ -z "${VIRTUAL_ENV:-}" && -d build/python ]]; then export VIRTUAL_ENV="$PWD
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 ctest --preset "$preset" --parallel "$(nproc)" "$@"
+if [[ "$preset" == release && $# == 0 ]]; then
+  if [[ -e build/python/requirements.txt ]]; then
+    tools/test_python.sh
+  else
+    echo "Python package: not tested; tools/setup.sh installs what that takes"
+  fi
+fi

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/api/device_memory.hpp"
+#include "runtime/api/own_folder.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
 
@@ -14,6 +15,8 @@ cuda::NvrtcSearch nvrtc_search(const Settings& settings) {
   cuda::NvrtcSearch search;
   search.cuda_home = settings.cuda_home.value_or("");
   if (settings.virtual_env) search.extra_folders.push_back(*settings.virtual_env);
+  // In a Python package the folder above is site-packages, where the wheel of NVRTC is.
+  if (const auto folder = own_folder(); !folder.empty()) search.extra_folders.push_back(folder.parent_path());
   if (settings.home) search.extra_folders.push_back(*settings.home + "/.local");
   return search;
 }

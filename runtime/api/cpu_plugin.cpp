@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/api/backends.hpp"
+#include "runtime/api/own_folder.hpp"
 
 namespace flashspan::api {
 
@@ -16,16 +17,6 @@ constexpr const char* plugin_file = "libflashspan_cpu.so";
 constexpr const char* remedy =
     "build Flashspan with FLASHSPAN_BUILD_CPU=ON (apt-get install llvm-19-dev libtbb-dev), or set FLASHSPAN_CPU_PLUGIN "
     "to the file";
-
-/// Folder of the shared object or executable that this code is part of; empty if the loader does not know.
-std::filesystem::path own_folder() {
-  static const int here = 0;
-  Dl_info found{};
-  if (dladdr(&here, &found) == 0 || found.dli_fname == nullptr) return {};
-  std::error_code failed;
-  const auto file = std::filesystem::canonical(found.dli_fname, failed);
-  return failed ? std::filesystem::path() : file.parent_path();
-}
 
 /// The entry of the plug-in at `file`, or null with the reason in `why`.
 flashspan_cpu_backend_entry open_entry(const std::filesystem::path& file, std::string& why) {

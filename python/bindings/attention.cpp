@@ -1,0 +1,194 @@
+// attention.cpp -- Attention, and calls of it that are described once and run with new addresses.
+#include "flashspan/attention.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
+#include "python/bindings/tensors.hpp"
+
+namespace flashspan::python {
+
+namespace {
+
+using OptionalTensor = std::optional<TensorTuple>;
+using Address = std::uintptr_t;
+
+/// A sink for the log that calls `receiver(level, text)`. Lines come from any thread, the compiler's among them.
+LogSink log_of(nanobind::object receiver) {
+  // The last owner of the library may let go of the object without the lock on Python.
+  const std::shared_ptr<nanobind::object> held(new nanobind::object(std::move(receiver)), [](nanobind::object* object) {
+    if (!nanobind::is_alive()) return;
+    const nanobind::gil_scoped_acquire locked;
+    delete object;
+  });
+  return [held](LogLevel level, std::string_view text) {
+    if (!nanobind::is_alive()) return;
+    const nanobind::gil_scoped_acquire locked;
+    try {
+      (*held)(static_cast<int>(level), nanobind::str(text.data(), text.size()));
+    } catch (nanobind::python_error& error) {
+      error.discard_as_unraisable("flashspan: the log's receiver");
+    }
+  };
+}
+
+Attention open_attention(int cuda_device, nanobind::object receiver, std::optional<std::string> cache_dir) {
+  AttentionOptions options;
+  options.log = log_of(std::move(receiver));
+  options.cache_dir = std::move(cache_dir);
+  const nanobind::gil_scoped_release released;
+  return value_of(Attention::open(device_of(cuda_device), options));
+}
+
+nanobind::dict dictionary_of(const KernelRecord& record) {
+  nanobind::dict fields;
+  fields["spec"] = record.spec;
+  fields["key"] = record.key;
+  fields["outcome"] = record.outcome;
+  fields["lowering"] = record.lowering;
+  fields["compile_ms"] = record.compile_ms;
+  fields["registers"] = record.registers;
+  fields["shared_bytes"] = record.shared_bytes;
+  fields["spill_bytes"] = record.spill_bytes;
+  return fields;
+}
+
+/// The tensors of a call, in the order in which Python passes them.
+template <typename Call>
+struct Argument {
+  const char* name;
+  TensorView Call::* view;
+};
+
+template <typename Call>
+struct Arguments;
+
+template <>
+struct Arguments<ForwardCall> {
+  static constexpr std::array<Argument<ForwardCall>, 6> all{{{"query", &ForwardCall::query},
+                                                             {"key", &ForwardCall::key},
+                                                             {"value", &ForwardCall::value},
+                                                             {"sink", &ForwardCall::sink},
+                                                             {"out", &ForwardCall::out},
+                                                             {"lse", &ForwardCall::lse}}};
+};
+
+template <>
+struct Arguments<BackwardCall> {
+  static constexpr std::array<Argument<BackwardCall>, 12> all{{{"query", &BackwardCall::query},
+                                                               {"key", &BackwardCall::key},
+                                                               {"value", &BackwardCall::value},
+                                                               {"sink", &BackwardCall::sink},
+                                                               {"out", &BackwardCall::out},
+                                                               {"lse", &BackwardCall::lse},
+                                                               {"out_gradient", &BackwardCall::out_gradient},
+                                                               {"lse_gradient", &BackwardCall::lse_gradient},
+                                                               {"query_gradient", &BackwardCall::query_gradient},
+                                                               {"key_gradient", &BackwardCall::key_gradient},
+                                                               {"value_gradient", &BackwardCall::value_gradient},
+                                                               {"sink_gradient", &BackwardCall::sink_gradient}}};
+};
+
+/// What a call computes, but for its tensors.
+struct Programs {
+  std::optional<Mask> mask;
+  std::optional<Score> score;
+  std::optional<float> scale;
+  bool deterministic = false;
+};
+
+/// A call whose tensors were described once. The addresses of the description are not used: run() brings those.
+template <typename Call>
+class DescribedCall {
+ public:
+  using Tensors = std::array<OptionalTensor, Arguments<Call>::all.size()>;
+  using Addresses = std::array<Address, Arguments<Call>::all.size()>;
+
+  DescribedCall(Attention attention, Programs programs, const Tensors& tensors)
+      : attention_(std::move(attention)), programs_(std::move(programs)) {
+    for (std::size_t place = 0; place < tensors.size(); ++place) {
+      const Argument<Call>& argument = Arguments<Call>::all[place];
+      described_.*argument.view = view_of(tensors[place], argument.name);
+    }
+    described_.mask = programs_.mask ? &*programs_.mask : nullptr;
+    described_.score = programs_.score ? &*programs_.score : nullptr;
+    described_.scale = programs_.scale;
+    if constexpr (requires { described_.deterministic; }) described_.deterministic = programs_.deterministic;
+    workspace_bytes_ = value_of(attention_.workspace_bytes(described_));
+  }
+  DescribedCall(const DescribedCall&) = delete;
+  DescribedCall& operator=(const DescribedCall&) = delete;
+
+  [[nodiscard]] std::int64_t workspace_bytes() const { return workspace_bytes_; }
+
+  [[nodiscard]] nanobind::dict prepare() {
+    KernelRecord record;
+    {
+      const nanobind::gil_scoped_release released;
+      record = value_of(attention_.prepare(described_));
+    }
+    return dictionary_of(record);
+  }
+
+  void run(const Addresses& addresses, Address workspace, Address stream) {
+    Call call = described_;
+    for (std::size_t place = 0; place < addresses.size(); ++place) {
+      TensorView& view = call.*Arguments<Call>::all[place].view;
+      if (view.given()) view.data = address_of(addresses[place]);
+    }
+    call.workspace = pointer_of(workspace);
+    call.workspace_bytes = workspace_bytes_;
+    call.stream = {pointer_of(stream)};
+    const nanobind::gil_scoped_release released;
+    if constexpr (std::is_same_v<Call, ForwardCall>) {
+      value_of(attention_.forward(call));
+    } else {
+      value_of(attention_.backward(call));
+    }
+  }
+
+ private:
+  Attention attention_;
+  Programs programs_;
+  Call described_;
+  std::int64_t workspace_bytes_ = 0;
+};
+
+template <typename Call>
+void bind_call(nanobind::module_& module, const char* name) {
+  using nanobind::arg;
+  using Described = DescribedCall<Call>;
+  nanobind::class_<Described> described(module, name);
+  described.def(
+      "__init__",
+      [](Described* made, Attention attention, std::optional<Mask> mask, std::optional<Score> score,
+         std::optional<float> scale, bool deterministic, const typename Described::Tensors& tensors) {
+        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic}, tensors);
+      },
+      arg("attention"), arg("mask").none(), arg("score").none(), arg("scale").none(), arg("deterministic"),
+      arg("tensors"));
+  described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
+  described.def("prepare", &Described::prepare);
+  described.def("run", &Described::run);
+}
+
+}  // namespace
+
+void bind_attention(nanobind::module_& module) {
+  using nanobind::arg;
+  nanobind::class_<Attention> attention(module, "Attention");
+  attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("cache_dir").none());
+  bind_call<ForwardCall>(module, "Forward");
+  bind_call<BackwardCall>(module, "Backward");
+}
+
+}  // namespace flashspan::python

@@ -1,0 +1,12 @@
+// module.cpp -- flashspan._core: the C++ library under the Python package. Thin; the package documents it for users.
+#include <nanobind/nanobind.h>
+
+#include "python/bindings/errors.hpp"
+#include "python/bindings/parts.hpp"
+
+NB_MODULE(_core, module) {
+  flashspan::python::register_errors();
+  flashspan::python::bind_masks(module);
+  flashspan::python::bind_attention(module);
+  flashspan::python::bind_inspection(module);
+}

@@ -1,0 +1,31 @@
+"""Flashspan: attention under any mask, compiled at run time.
+
+    out = flashspan.attention(q, k, v, mask="(q >= k) & (doc[q] == doc[k])" ...)
+
+See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
+"""
+
+from . import explanation, masks
+from .attention import attention
+from .doctor import doctor
+from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
+                     KernelSpillsError, MissingComponentError, NoDeviceError, TraceError, UnsupportedError,
+                     WorkspaceTooSmallError)
+from .mask import Mask
+from .preparation import prepare
+from .score import Score
+from .tensors import torch_module
+from .trace import lookup
+from .traced import maximum, minimum, where
+
+if torch_module() is not None:
+    from . import torch_ops  # so that torch.ops.flashspan is there; without torch nothing needs it
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
+    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "Score", "TraceError", "UnsupportedError",
+    "WorkspaceTooSmallError", "attention", "doctor", "explanation", "lookup", "masks", "maximum", "minimum", "prepare",
+    "where",
+]

@@ -1,0 +1,68 @@
+"""flashspan.attention: attention of torch tensors, NumPy arrays and what speaks DLPack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import array_calls, calls
+from .errors import BadArgumentError
+from .mask import Mask, as_mask
+from .score import Score, as_score
+from .tensors import from_dlpack, is_numpy, is_torch
+
+
+def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[..., Any] | None = None,
+              score: Score | str | Callable[..., Any] | None = None, scale: float | None = None, layout: str = "bshd",
+              return_lse: bool = False, deterministic: bool = False, sink: Any = None) -> Any:
+    """Attention under a mask: ``softmax over visible keys of score(scale * query . key)``, applied to `value`.
+
+    Args:
+        query: [B, Sq, Hq, D], or with ``layout="bhsd"`` [B, Hq, Sq, D].
+        key: [B, Sk, Hkv, D]; Hq is a multiple of Hkv (grouped-query attention).
+        value: [B, Sk, Hkv, Dv]. All three have one dtype and are on one device: float16 or bfloat16 on CUDA, with D and Dv
+            from 16 to 256 in steps of 8; float32 too on the CPU, from 1 to 256. Strides are free; a tensor whose last axis
+            is not contiguous is copied, no other is.
+        mask: a Mask, or what makes one: a name, an expression, a callable ``(b, h, q, k)``. None: every key is visible.
+        score: a Score, or what makes one: an expression, a callable ``(score, b, h, q, k)``. None: scores as they are.
+        scale: None is 1 / sqrt(D).
+        layout: the order of the axes, ``"bshd"`` or ``"bhsd"``.
+        return_lse: also return the natural logarithm of each row's sum of exponentials, float32 [B, Hq, Sq].
+        deterministic: the gradients have the same bits every time (the forward always has). Also on if
+            ``torch.use_deterministic_algorithms`` is.
+        sink: [Hq]: for each head one more logit in the softmax of every row, whose value is zero.
+
+    Returns:
+        out [.., Dv] in the order and dtype of `query`, or (out, lse). Torch tensors take part in autograd (query, key, value
+        and sink; lse is differentiable) and are computed on the current stream; NumPy arrays are computed on the CPU;
+        others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
+
+    A row that sees nothing gives out = 0 and lse = -inf (with a sink, the sink) and takes no gradient. What a mask hides, NaN
+    included, never reaches a result. A Mask, Score, ... made once is cheaper than text or a callable in every call, and
+    within ``torch.compile`` it is needed.
+
+    Raises:
+        BadArgumentError, UnsupportedError: before anything is launched; the message names the argument.
+        NoDeviceError, MissingComponentError, CompileError: see `flashspan.doctor`.
+    """
+    calls.check_layout(layout)
+    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink)
+    return (out, lse) if return_lse else out
+
+
+def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score | None, scale: float | None, layout: str,
+               deterministic: bool, sink: Any) -> tuple[Any, Any]:
+    """(out, lse), by the kind of `query`."""
+    if is_torch(query):
+        from . import torch_ops
+
+        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink)
+    if is_numpy(query):
+        return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
+    if not hasattr(query, "__dlpack__"):
+        raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
+    out, lse = _attention(from_dlpack(query, "query"), from_dlpack(key, "key"), from_dlpack(value, "value"), mask, score,
+                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"))
+    namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
+    take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
+    return take(out), take(lse)

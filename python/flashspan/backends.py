@@ -1,0 +1,26 @@
+"""One Attention of the library for each device, opened on first use."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from . import _core, log
+
+_lock = threading.Lock()
+_opened: dict[int, Any] = {}
+
+
+def attention_on(cuda_device: int) -> Any:
+    """The extension's Attention on CUDA device `cuda_device`, or for -1 on the CPU.
+
+    Raises NoDeviceError, or MissingComponentError with the command that installs what is missing.
+    """
+    found = _opened.get(cuda_device)
+    if found is not None:
+        return found
+    with _lock:
+        if cuda_device not in _opened:
+            log.follow_environment()
+            _opened[cuda_device] = _core.Attention.open(cuda_device, log.receive, None)
+        return _opened[cuda_device]

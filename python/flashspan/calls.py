@@ -1,0 +1,60 @@
+"""Described calls of the library: what a call's tensors look like is told once, then only addresses are passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _core
+from .backends import attention_on
+from .errors import BadArgumentError
+from .program import bound
+
+LAYOUTS = ("bshd", "bhsd")
+
+# Descriptions are small; past so many of them all are forgotten, and made again as they are needed.
+_MOST_CALLS = 4096
+_calls: dict[tuple, Any] = {}
+
+
+def check_layout(layout: str) -> None:
+    if layout not in LAYOUTS:
+        raise BadArgumentError("layout", repr(layout), "'bshd' [batch, sequence, heads, head dim] or 'bhsd'")
+
+
+def remembered(key: tuple, make: Callable[[], Any]) -> Any:
+    """The call under `key`, which has to tell everything that `make` uses."""
+    call = _calls.get(key)
+    if call is None:
+        if len(_calls) >= _MOST_CALLS:
+            _calls.clear()
+        call = _calls[key] = make()
+    return call
+
+
+def sizes_of(query: tuple, key: tuple, value: tuple) -> tuple:
+    """The extension's sizes of a call, of descriptions in the order [B, H, S, D]."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if len(tensor[2]) != 4:
+            raise BadArgumentError(name, f"rank {len(tensor[2])}", "rank 4: batch, sequence, heads, head dim")
+    batch, query_heads, q_len, head_dim = query[2]
+    return batch, query_heads, key[2][1], q_len, key[2][2], head_dim, value[2][3]
+
+
+def programs(mask: str, mask_tensors: list[tuple], score: str, score_tensors: list[tuple],
+             sizes: tuple) -> tuple[Any, Any]:
+    """The extension's Mask and Score, or None, of descriptions; an empty text is none."""
+    return (bound(_core.Mask, mask, mask_tensors, sizes) if mask else None,
+            bound(_core.Score, score, score_tensors, sizes) if score else None)
+
+
+def forward(device: int, mask: Any, score: Any, scale: float | None, *tensors: tuple | None) -> Any:
+    """`tensors`: descriptions of query, key, value, sink or None, out, lse. Its ``run`` takes their addresses in that order,
+    0 for None, and the addresses of the workspace and of the stream."""
+    return _core.Forward(attention_on(device), mask, score, scale, False, tensors)
+
+
+def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, *tensors: tuple | None) -> Any:
+    """`tensors`: descriptions of query, key, value, sink or None, out, lse, the gradients of out and of lse or None, and
+    the results: the gradients of query, key, value and of sink or None. Its ``run`` is as that of `forward`."""
+    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors)

@@ -1,0 +1,88 @@
+"""Mask: which keys each query may see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .errors import BadArgumentError
+from .program import Node, Program
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+    from .picture import Picture
+
+
+class Mask(Program):
+    """Which keys each query may see.
+
+    Args:
+        program: one of
+
+            * a name of the catalogue (``"causal"``, ``"window(left=1023, right=0)"``; see `flashspan.masks`);
+            * an expression of the mask language (docs/mask-language.md) over ``b, h, q, k``, ``q_len``, ``kv_len`` and
+              the names in `data`: ``"(q >= k) & (doc[q] == doc[k])"``;
+            * a callable ``mask(b, h, q, k)`` that returns a truth value, FlexAttention's ``mask_mod``. It is run once,
+              with traced values; tensors that it captures are looked up, and may change their values later. Zero-dim
+              tensors are numbers that may change; Python numbers are part of the program.
+        data: tensors and numbers by name. An expression uses them by name; a callable gets them by keyword, traced, so
+            that ``doc[q]`` works for NumPy arrays as well. Tensors of int32, float32, float16 and bfloat16 are read where
+            they are; other integers and float64 through a copy in 32 bits made for every call.
+
+    Another value of a number or tensor compiles nothing. Masks combine with ``&``, ``|`` and ``~``.
+
+    Raises:
+        BadExpressionError: the text does not parse; the message marks the column.
+        TraceError: the callable does what cannot be traced; the message names its line.
+        BadArgumentError: a tensor or number that is missing, unused or of a wrong kind.
+    """
+
+    _parser = _core.Mask
+
+    def __and__(self, other: Mask) -> Mask:
+        return self._combined("and", other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return self._combined("or", other)
+
+    def __invert__(self) -> Mask:
+        return Mask._of({"not": self._node}, self.tensors)
+
+    def _combined(self, sign: str, other: Mask) -> Mask:
+        if not isinstance(other, Mask):
+            return NotImplemented
+        return Mask._of({sign: [self._node, other._node]}, self.tensors + other.tensors)
+
+    def explain(self, q_len: int, kv_len: int | None = None, **sizes: Any) -> Explanation:
+        """The path from this mask to its kernels, with reasons: see `flashspan.explanation.explain`."""
+        from .explanation import explain
+
+        return explain(self, q_len, kv_len, **sizes)
+
+    def density(self, q_len: int, kv_len: int | None = None, **sizes: Any) -> float:
+        """Share of the (query, key) pairs that are visible, over all batch entries and heads the mask tells apart.
+
+        Takes the sizes that `explain` takes.
+        """
+        return self.explain(q_len, kv_len, **sizes).density
+
+    def picture(self, q_len: int, kv_len: int | None = None, **options: Any) -> Picture:
+        """The mask drawn, queries downwards and keys to the right: see `flashspan.picture.draw`."""
+        from .picture import draw
+
+        return draw(self, q_len, kv_len, **options)
+
+
+def builder(name: str, tensors: tuple, options: tuple = (), **more: Any) -> Mask:
+    """A mask that the extension's builder `name` makes once a call's sizes are known."""
+    node: Node = {"builder": name, "tensors": len(tensors), "options": options, **more}
+    return Mask._of(node, tensors)
+
+
+def as_mask(mask: Any) -> Mask | None:
+    """What `flashspan.attention` takes as its mask, as a Mask."""
+    if mask is None or isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, str) or callable(mask):
+        return Mask(mask)
+    raise BadArgumentError("mask", type(mask).__name__, "a Mask, text or a callable (b, h, q, k)")

@@ -1,0 +1,331 @@
+"""Attention of torch tensors: the operators flashspan::attention and flashspan::attention_backward.
+
+A mask or score passes through an operator as its description (text) and the list of the tensors it reads, so that torch sees
+every tensor that is read: in graphs of torch.compile, in CUDA graphs and in autograd.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import calls
+from .errors import BadArgumentError, UnsupportedError
+from .tensors import converted, cuda_device, description, is_torch
+
+if TYPE_CHECKING:
+    from .mask import Mask
+    from .program import Program
+    from .score import Score
+
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_PROGRAMS = "str mask, Tensor[] mask_tensors, str score, Tensor[] score_tensors"
+
+torch.library.define(
+    "flashspan::attention",
+    f"(Tensor query, Tensor key, Tensor value, Tensor? sink, {_PROGRAMS}, float? scale, str layout, bool deterministic)"
+    " -> (Tensor, Tensor)", tags=_TAGS)
+torch.library.define(
+    "flashspan::attention_backward",
+    "(Tensor out_gradient, Tensor? lse_gradient, Tensor query, Tensor key, Tensor value, Tensor? sink, Tensor out,"
+    f" Tensor lse, {_PROGRAMS}, bool[] score_gradients, float? scale, str layout, bool deterministic)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor[])", tags=_TAGS)
+
+
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
+              scale: float | None, layout: str, deterministic: bool,
+              sink: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """(out, lse): see `flashspan.attention`."""
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    if not _may_run_at_once(query, key, value):
+        return torch.ops.flashspan.attention.default(*inputs)
+    score_tensors = inputs[7]
+    if torch.is_grad_enabled() and _any_requires_grad(*inputs[:4], *score_tensors):
+        return _AtOnce.apply(*inputs, *score_tensors)
+    return _forward(*inputs)
+
+
+def prepare(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
+            scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list[dict]:
+    """Compiles what `attention`, and with `backward` its backward, would use; one record a kernel. See
+    `flashspan.prepare`."""
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    query, key, value, sink = inputs[:4]
+    query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
+    out, lse = _out_like(query, value), _lse_like(query, layout)
+    prepared = [_forward_call(query, key, value, sink, out, lse, *inputs[4:10])]
+    if backward:
+        results = _gradients_like(query, key, value, sink)
+        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *inputs[4:]))
+    return [call.prepare() for call in prepared]
+
+
+def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:
+    """The operator's arguments."""
+    for name, tensor in (("key", key), ("value", value)):
+        if not is_torch(tensor):
+            raise BadArgumentError(name, type(tensor).__name__, "a torch tensor, as query is")
+    if torch.is_autocast_enabled(query.device.type):
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    mask_text, mask_tensors = _parts(mask, query)
+    score_text, score_tensors = _parts(score, query)
+    if sink is not None and sink.dtype != torch.float32:
+        sink = sink.float()
+    return (query, key, value, sink, mask_text, mask_tensors, score_text, score_tensors, scale, layout,
+            deterministic or torch.are_deterministic_algorithms_enabled())
+
+
+def _any_requires_grad(*tensors: torch.Tensor | None) -> bool:
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def _may_run_at_once(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    """True if nothing would see the call pass through torch's dispatcher: no compiler, mode, transform or subclass.
+
+    The way through the operator costs a call 15 us of host time, or with autograd 55 us, on a machine where the rest takes
+    10 us; what runs is the same.
+    """
+    return (not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _parts(program: Program | None, query: torch.Tensor) -> tuple[str, list[torch.Tensor]]:
+    if program is None:
+        return "", []
+    return program.description, [_readable(tensor, query) for tensor in program.tensors]
+
+
+_CONVERTED = {torch.bool: torch.int32, torch.uint8: torch.int32, torch.int8: torch.int32, torch.int16: torch.int32,
+              torch.int64: torch.int32, torch.float64: torch.float32}
+
+
+def _readable(tensor: Any, query: torch.Tensor) -> torch.Tensor:
+    """A looked-up tensor in a dtype that the library reads, on the device of `query`."""
+    if not is_torch(tensor):
+        tensor = torch.from_numpy(tensor)
+    if tensor.device != query.device:
+        raise BadArgumentError("mask or score", f"a tensor on {tensor.device}",
+                               f"tensors on the query's device: mask.to('{query.device}')")
+    if tensor.dtype in _CONVERTED:
+        compiling = torch.compiler.is_compiling()
+        return tensor.to(_CONVERTED[tensor.dtype]) if compiling else converted(tensor, "mask or score tensor")
+    return tensor
+
+
+# -- The operators' work
+
+
+def _with_contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _out_like(query: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+def _lse_like(query: torch.Tensor, layout: str) -> torch.Tensor:
+    batch, second, third, _ = query.shape
+    heads, length = (second, third) if layout == "bhsd" else (third, second)
+    return query.new_empty((batch, heads, length), dtype=torch.float32)
+
+
+def _look(*tensors: torch.Tensor | None) -> list:
+    """What a description tells of tensors, of their addresses the alignment alone, by which kernels differ."""
+    return [None if tensor is None else
+            (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % _ALIGNMENT)
+            for tensor in tensors]
+
+
+_ALIGNMENT = 16  # bytes
+
+
+def _identity(tensors: list[torch.Tensor]) -> list:
+    return [(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _stream(query: torch.Tensor) -> int:
+    if query.device.type != "cuda":
+        return 0
+    return torch._C._cuda_getCurrentRawStream(query.device.index)
+
+
+def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor:
+    return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
+
+
+def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
+                        sizes: tuple) -> tuple[Any, Any]:
+    return calls.programs(mask, [description(tensor, "mask") for tensor in mask_tensors],
+                          score, [description(tensor, "score") for tensor in score_tensors], sizes)
+
+
+def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: str) -> None:
+    calls.check_layout(layout)
+    if query.dim() == key.dim() == value.dim() == 4:
+        return
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if tensor.dim() != 4:
+            raise BadArgumentError(name, f"rank {tensor.dim()}", f"rank 4, in the order {layout}")
+
+
+def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
+    del deterministic  # a forward always is
+    _check_ranks(query, key, value, layout)
+    query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
+    out, lse = _out_like(query, value), _lse_like(query, layout)
+    call = _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout)
+    workspace = _workspace(call, query)
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr()),
+             workspace.data_ptr(), _stream(query))
+    return out, lse
+
+
+def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout):
+    """The described call; out and lse follow from the others."""
+    def describe() -> Any:
+        bshd = layout == "bshd"
+        tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
+        programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
+        return calls.forward(cuda_device(query), *programs, scale, *tensors, _optional(sink, "sink"),
+                             description(out, "out", bshd), description(lse, "lse"))
+
+    return calls.remembered(
+        ("forward", mask, score, scale, layout, *_look(query, key, value, sink), *_identity(mask_tensors),
+         *_identity(score_tensors)), describe)
+
+
+def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
+              score_gradients, scale, layout, deterministic):
+    _refuse_score_gradients(score_gradients)
+    query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
+    out, out_gradient, lse = _with_contiguous_rows(out), _with_contiguous_rows(out_gradient), _with_contiguous_rows(lse)
+    if lse_gradient is not None:
+        lse_gradient = lse_gradient.contiguous()
+    results = _gradients_like(query, key, value, sink)
+    sink_gradient = None if sink is None else results[3]
+    call = _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
+                          score_tensors, scale, layout, deterministic)
+    workspace = _workspace(call, query)
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
+              out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:3]),
+              _address(sink_gradient)), workspace.data_ptr(), _stream(query))
+    return (*results, [])
+
+
+def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
+                   score_tensors, scale, layout, deterministic):
+    """The described call; `results` follow from the others."""
+    def describe() -> Any:
+        bshd = layout == "bshd"
+        tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
+        programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
+        return calls.backward(
+            cuda_device(query), *programs, scale, deterministic, *tensors, _optional(sink, "sink"),
+            description(out, "out", bshd), description(lse, "lse"), description(out_gradient, "out_gradient", bshd),
+            _optional(lse_gradient, "lse_gradient"), *(description(result, "gradient", bshd) for result in results[:3]),
+            None if sink is None else description(results[3], "sink_gradient"))
+
+    return calls.remembered(
+        ("backward", deterministic, mask, score, scale, layout,
+         *_look(query, key, value, sink, out, lse, out_gradient, lse_gradient), *_identity(mask_tensors),
+         *_identity(score_tensors)), describe)
+
+
+def _optional(tensor: torch.Tensor | None, name: str) -> Any:
+    return None if tensor is None else description(tensor, name)
+
+
+def _gradients_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                    sink: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    """Uninitialised gradients, row-major whatever the strides of the inputs; that of no sink has no elements."""
+    like_sink = query.new_empty(0, dtype=torch.float32) if sink is None else sink.new_empty(sink.shape)
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape), like_sink
+
+
+def _refuse_score_gradients(wanted: list[bool]) -> None:
+    if any(wanted):
+        raise UnsupportedError("score", "a looked-up tensor that requires a gradient", "tensors without: tensor.detach()")
+
+
+for _device in ("CPU", "CUDA"):
+    torch.library.impl("flashspan::attention", _device)(_forward)
+    torch.library.impl("flashspan::attention_backward", _device)(_backward)
+
+
+# -- What tracing needs to know
+
+
+@torch.library.register_fake("flashspan::attention")
+def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
+    _check_ranks(query, key, value, layout)
+    return _out_like(query, value), _lse_like(query, layout)
+
+
+@torch.library.register_fake("flashspan::attention_backward")
+def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score,
+                   score_tensors, score_gradients, scale, layout, deterministic):
+    return (*_gradients_like(query, key, value, sink), [])
+
+
+# -- Autograd
+
+
+def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
+    query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic = inputs
+    _refuse_score_gradients([tensor.requires_grad for tensor in score_tensors])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(query, key, value, sink, *output, *mask_tensors, *score_tensors)
+    ctx.masks = len(mask_tensors)
+    ctx.score_gradients = [tensor.requires_grad for tensor in score_tensors]
+    ctx.options = mask, score, scale, layout, deterministic
+
+
+def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None) -> tuple:
+    query, key, value, sink, out, lse, *looked_up = ctx.saved_tensors
+    mask, score, scale, layout, deterministic = ctx.options
+    mask_tensors, score_tensors = looked_up[:ctx.masks], looked_up[ctx.masks:]
+    if out_gradient is None:
+        out_gradient = torch.zeros_like(out)
+    query_gradient, key_gradient, value_gradient, sink_gradient, score_gradients = (
+        torch.ops.flashspan.attention_backward.default(
+            out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
+            ctx.score_gradients, scale, layout, deterministic))
+    of_tensors = iter(score_gradients)
+    return (query_gradient, key_gradient, value_gradient, None if sink is None else sink_gradient,
+            None, [None] * len(mask_tensors),
+            None, [next(of_tensors) if wanted else None for wanted in ctx.score_gradients], None, None, None)
+
+
+class _AtOnce(torch.autograd.Function):
+    """The operator's autograd, without the operator. The score's tensors come once more, by themselves: autograd sees no
+    tensors in lists."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple:
+        output = _forward(*inputs[:11])
+        _keep(ctx, inputs[:11], output)
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> tuple:
+        of_inputs = _differentiate(ctx, *gradients)
+        return (*of_inputs[:5], None, None, None, None, None, None, *of_inputs[7])
+
+
+def _no_second_derivative(ctx: Any, *gradients: Any) -> tuple:
+    raise UnsupportedError("attention", "a second derivative", "create_graph=False")
+
+
+torch.library.register_autograd("flashspan::attention", _differentiate, setup_context=_keep)
+torch.library.register_autograd("flashspan::attention_backward", _no_second_derivative)

@@ -1,0 +1,119 @@
+"""Masks and scores from Python callables: the callable runs once on traced values, which write down what is done to them.
+
+A traced value stands for one (batch, head, query, key). Tensors that the callable captures become lookups by reference:
+their values stay where they are and may change between calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Collection
+from typing import Any
+
+from . import trace_torch
+from .tensors import as_looked_up
+from .traced import Lookup, Traced, refuse
+
+INDICES = ("b", "h", "q", "k")
+
+# Names of the mask language, which a tensor cannot have.
+_RESERVED = {*INDICES, "q_len", "kv_len", "score", "min", "max", "abs", "where", "float", "tanh", "exp", "log", "sqrt",
+             "any", "range"}
+
+
+class Trace:
+    """One run of a callable: the tensors it looked up, by name, in order of their first use."""
+
+    def __init__(self, names: dict[int, str], taken: Collection[str]) -> None:
+        self.tensors: dict[str, Any] = {}
+        self._names = names
+        self._taken = taken
+        self._by_identity: dict[int, tuple[str, Any]] = {}  # with the object, so that no other takes its identity
+        self._loops = itertools.count()
+
+    def name_of(self, tensor: Any) -> str:
+        """The name that `tensor` is looked up by."""
+        known = self._by_identity.get(id(tensor))
+        if known is not None:
+            return known[0]
+        name = self._names.get(id(tensor), "tensor")
+        for number in itertools.count():
+            candidate = f"{name}{number or ''}"
+            if candidate not in self.tensors and candidate not in self._taken:
+                break
+        self.tensors[candidate] = as_looked_up(tensor, candidate)
+        self._by_identity[id(tensor)] = (candidate, tensor)
+        return candidate
+
+    def new_loop_name(self) -> str:
+        return f"r{next(self._loops)}_"
+
+
+def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int | float],
+          tensors: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Text of the program that `function` computes, and the tensors it looks up.
+
+    `function` takes (b, h, q, k), or with `with_score` (score, b, h, q, k), and `scalars` and `tensors` by keyword.
+    """
+    names = _names_of_captured(function)
+    names.update({id(tensor): name for name, tensor in tensors.items()})
+    run = Trace(names, taken=scalars)
+    given: dict[str, Any] = {name: Traced(run, name, "real" if isinstance(value, float) else "int")
+                             for name, value in scalars.items()}
+    given.update({name: Lookup(run, tensor, ()) for name, tensor in tensors.items()})
+    arguments = [Traced(run, name, "int") for name in INDICES]
+    if with_score:
+        arguments.insert(0, Traced(run, "score", "real"))
+    with trace_torch.interception(run):
+        result = function(*arguments, **given)
+    return _text_of_result(result, run, with_score), run.tensors
+
+
+def lookup(tensor: Any, *indices: Any) -> Any:
+    """``tensor[indices]`` inside a traced callable, for arrays whose own brackets cannot be traced (NumPy, lists).
+
+    Outside a trace, where the indices are tensors or numbers, it is ``tensor[indices]``.
+    """
+    run = next((index.trace for index in indices if isinstance(index, Traced)), None)
+    if run is None:
+        return tensor[indices]
+    return Lookup(run, as_looked_up(tensor, "array"), ())[indices]
+
+
+def _text_of_result(result: Any, run: Trace, with_score: bool) -> str:
+    result = Traced.of(run, result)
+    if result.length is not None:
+        raise refuse("a value for each element of a row", "one value: end with .any() or .all()")
+    if not with_score and result.kind != "bool":
+        raise refuse(f"a mask that returns a number ({result.text})", "a mask that returns a truth value")
+    if with_score:
+        result = result.as_number()
+    return result.text
+
+
+def _names_of_captured(function: Callable[..., Any]) -> dict[int, str]:
+    """What the program calls the values that `function` and the functions it calls can reach, by identity."""
+    names: dict[int, str] = {}
+    seen: set[int] = set()
+
+    def visit(value: Any) -> None:
+        if not inspect.isfunction(value) or id(value) in seen:
+            return
+        seen.add(id(value))
+        captured = inspect.getclosurevars(value)
+        for name, found in {**captured.globals, **captured.nonlocals}.items():
+            if hasattr(found, "shape"):
+                names.setdefault(id(found), _usable(name))
+            visit(found)
+
+    try:
+        visit(function)
+    except (TypeError, ValueError):  # cells that are still empty, callables without code
+        pass
+    return names
+
+
+def _usable(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() and name not in _RESERVED else "tensor"
+

@@ -1,0 +1,151 @@
+"""Gradients of query, key, value, lse and sink are those of dense attention in fp64."""
+
+import pytest
+import torch
+
+import flashspan
+import reference
+from conftest import assert_close, gapped
+
+
+def gradients(inputs, out, lse, out_gradient, lse_gradient):
+    loss = (out.double() * out_gradient).sum()
+    if lse_gradient is not None:
+        loss = loss + (torch.where(torch.isfinite(lse), lse, 0.0).double() * lse_gradient).sum()
+    return torch.autograd.grad(loss, inputs)
+
+
+def compare(place, mask, mask_mod, *, heads=4, kv_heads=2, q_len=70, kv_len=90, score=None, score_mod=None, sink=None,
+            with_lse=False, units=16.0, **options):
+    device, dtype = place
+    tensors = [gapped((2, q_len, heads, 32), dtype, device), gapped((2, kv_len, kv_heads, 32), dtype, device),
+               gapped((2, kv_len, kv_heads, 16), dtype, device)]
+    exact = [tensor.cpu().double().requires_grad_() for tensor in tensors]
+    tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+    if sink is not None:
+        exact.append(sink.double().requires_grad_())
+        tensors.append(sink.to(device).requires_grad_())
+    visible = reference.dense_mask(mask_mod, 2, heads, q_len, kv_len)
+    out_gradient = torch.randn(2, q_len, heads, 16).to(dtype).double()
+    lse_gradient = torch.randn(2, heads, q_len).double() if with_lse else None
+
+    got_out = flashspan.attention(*tensors[:3], mask=mask, score=score, sink=tensors[3] if sink is not None else None,
+                                  return_lse=True, **options)
+    got = gradients(tensors, *got_out, out_gradient.to(device),
+                    None if lse_gradient is None else lse_gradient.to(device))
+    wanted_out = reference.attention(*exact[:3], visible, score_mod, sink=exact[3] if sink is not None else None)
+    wanted = gradients(exact, *wanted_out, out_gradient, lse_gradient)
+    for ours, exactly, tensor in zip(got, wanted, tensors):
+        assert ours.dtype == tensor.dtype
+        assert_close(ours, exactly, tensor.dtype if tensor.dim() == 4 else dtype, units)
+
+
+def causal(b, h, q, k):
+    return k <= q + 20
+
+
+@pytest.mark.usefixtures("poisoned_results")
+class TestGradients:
+    def test_of_a_causal_mask(self, place):
+        compare(place, "causal", causal)
+
+    def test_of_rows_and_keys_that_see_nothing(self, place):
+        compare(place, "(q % 4 != 0) & (k % 5 != 0)", lambda b, h, q, k: (q % 4 != 0) & (k % 5 != 0))
+
+    def test_through_lse(self, place):
+        compare(place, "causal", causal, with_lse=True)
+
+    def test_of_a_sink(self, place):
+        compare(place, "causal", causal, sink=torch.tensor([0.3, -1.0, 2.0, 0.0]), with_lse=True, units=64.0)
+
+    def test_of_a_score(self, place):
+        compare(place, "causal", causal, score=lambda score, b, h, q, k: 4 * torch.tanh(score / 4),
+                score_mod=lambda score, b, h, q, k: 4 * torch.tanh(score / 4))
+
+
+def test_not_only_in_deterministic_mode(place):
+    compare(place, "causal", causal)
+
+
+def test_deterministic_gradients_have_the_same_bits(device):
+    tensors = [torch.randn(1, 300, 2, 64, device=device).half().requires_grad_() for _ in range(3)]
+
+    def once():
+        out = flashspan.attention(*tensors, mask="causal", deterministic=True)
+        return torch.autograd.grad(out.float().square().sum(), tensors)
+
+    for first, second in zip(once(), once()):
+        assert torch.equal(first, second)
+
+
+def test_gradient_of_a_sum_whose_strides_are_zero(device):
+    query = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
+    flashspan.attention(query, query, query, mask="q >= k").sum().backward()
+    exact = query.detach().cpu().double().requires_grad_()
+    visible = reference.dense_mask(lambda b, h, q, k: q >= k, 1, 2, 20, 20)
+    reference.attention(exact, exact, exact, visible)[0].sum().backward()
+    assert_close(query.grad, exact.grad, torch.float16, units=32)
+
+
+def test_only_through_lse(device):
+    query = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
+    _, lse = flashspan.attention(query, query.detach(), query.detach(), return_lse=True)
+    lse.sum().backward()
+    exact = query.detach().cpu().double().requires_grad_()
+    reference.attention(exact, exact.detach(), exact.detach())[1].sum().backward()
+    assert_close(query.grad, exact.grad, torch.float16, units=32)
+
+
+def test_an_expanded_key_takes_the_sum_of_its_gradients(device):
+    query = torch.randn(3, 20, 2, 16, device=device).half()
+    key = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
+    flashspan.attention(query, key.expand(3, -1, -1, -1), query).sum().backward()
+    exact = key.detach().cpu().double().requires_grad_()
+    reference.attention(query.cpu(), exact.expand(3, -1, -1, -1), query.cpu())[0].sum().backward()
+    assert_close(key.grad, exact.grad, torch.float16, units=32)
+
+
+def test_finite_differences_agree():
+    """torch.autograd.gradcheck. The CPU computes in fp32: inputs of fp64 are rounded to it, so steps are 1e-2 wide and 5e-3
+    apart counts as equal (a step's rounding is 1e-5 of the step, its curvature 1e-4)."""
+    tensors = [torch.randn(1, 5, 1, 4, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    sink = torch.randn(1, dtype=torch.float64).requires_grad_()
+
+    def attention(query, key, value, sink):
+        out, lse = flashspan.attention(query.float(), key.float(), value.float(), mask="q >= k", return_lse=True,
+                                       sink=sink.float())
+        return out.double(), lse.double()
+
+    assert torch.autograd.gradcheck(attention, (*tensors, sink), eps=1e-2, atol=5e-3, rtol=1e-2)
+
+
+def test_a_second_derivative_is_refused():
+    query = torch.randn(1, 5, 1, 16).requires_grad_()
+    gradient, = torch.autograd.grad(flashspan.attention(query, query, query).square().sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_nothing_is_kept_without_gradients(device):
+    query = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
+    with torch.no_grad():
+        assert not flashspan.attention(query, query, query).requires_grad
+
+
+def test_a_changed_input_is_noticed(device):
+    query = torch.randn(1, 20, 2, 16, device=device).half()
+    key = query.clone().requires_grad_()
+    out = flashspan.attention(query, key, query)
+    with torch.no_grad():
+        query.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_a_looked_up_tensor_that_requires_a_gradient_is_refused():
+    query = torch.randn(1, 8, 1, 16)
+    bias = torch.randn(8).requires_grad_()
+    score = flashspan.Score(lambda score, b, h, q, k: score + bias[k])
+    with pytest.raises(NotImplementedError, match="detach"):
+        flashspan.attention(query, query, query, score=score)
+    flashspan.attention(query, query, query, score=flashspan.Score("score + bias[k]", bias=bias.detach()))

@@ -1,0 +1,171 @@
+"""flashspan.attention is an operator of torch: for its compiler, its graphs, its transforms of precision."""
+
+import pytest
+import torch
+
+import flashspan
+from conftest import assert_close
+
+
+def inputs_of(device, with_sink=True, **options):
+    """Arguments of the operator itself."""
+    from flashspan import torch_ops
+
+    query = torch.randn(2, 24, 4, 16, device=device).half().requires_grad_()
+    key, value = (torch.randn(2, 24, 2, 16, device=device).half().requires_grad_() for _ in range(2))
+    sink = torch.zeros(4, device=device).requires_grad_() if with_sink else None
+    mask = flashspan.masks.causal_document(torch.arange(24, device=device) // 9)
+    score = flashspan.Score("score + bias[h, q - k + 24]", bias=torch.randn(4, 48, device=device))
+    return torch_ops._inputs(query, key, value, mask, score, None, "bshd", False, sink)
+
+
+@pytest.mark.parametrize("with_sink", [True, False])
+def test_torch_finds_the_operator_in_order(device, with_sink):
+    torch.library.opcheck(torch.ops.flashspan.attention.default, inputs_of(device, with_sink),
+                          atol=2e-3, rtol=2e-3)
+
+
+def test_torch_finds_the_backward_operator_in_order(device):
+    query, key, value, sink, *programs, scale, layout, deterministic = (
+        argument.detach() if isinstance(argument, torch.Tensor) else argument for argument in inputs_of(device))
+    out, lse = torch.ops.flashspan.attention(query, key, value, sink, *programs, scale, layout, deterministic)
+    torch.library.opcheck(
+        torch.ops.flashspan.attention_backward.default,
+        (torch.randn_like(out), torch.randn_like(lse), query, key, value, sink, out, lse, *programs, [False], scale,
+         layout, deterministic),
+        atol=2e-3, rtol=2e-3)
+
+
+class Counted:
+    """A compiler back end that counts graphs and the operator's nodes in them, and runs them as they are."""
+
+    def __init__(self):
+        self.graphs = self.nodes = 0
+
+    def __call__(self, graph, inputs):
+        self.graphs += 1
+        self.nodes += sum(node.target is torch.ops.flashspan.attention.default for node in graph.graph.nodes)
+        from torch._dynamo.backends.debugging import aot_eager
+
+        return aot_eager(graph, inputs)
+
+
+def test_the_compiler_keeps_one_node_for_every_length(device):
+    doc = torch.arange(100, device=device) // 10
+    mask = flashspan.Mask(lambda b, h, q, k: (q >= k) & (doc[q] == doc[k]))
+    score = flashspan.Score("score - 0.1 * abs(q - k)")
+    counted = Counted()
+
+    def layer(query, key, value):
+        return 2 * flashspan.attention(query, key, value + 1, mask=mask, score=score)
+
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counted)
+    for length in (64, 40, 33):
+        tensors = [torch.randn(2, length, 2, 16, device=device).half().requires_grad_() for _ in range(3)]
+        wanted = layer(*tensors)
+        got = compiled(*tensors)
+        assert torch.equal(got, wanted)
+        gradient = torch.randn_like(got)
+        for ours, theirs in zip(torch.autograd.grad(got, tensors, gradient), torch.autograd.grad(wanted, tensors, gradient)):
+            assert_close(ours, theirs, torch.float16)
+    assert counted.graphs == 1 and counted.nodes == 1
+
+
+def test_the_compiler_sees_new_values_of_looked_up_tensors(device):
+    doc = torch.zeros(20, dtype=torch.int32, device=device)
+    mask = flashspan.masks.document(doc)
+    query = torch.randn(1, 20, 1, 16, device=device).half()
+    compiled = torch.compile(lambda query: flashspan.attention(query, query, query, mask=mask), fullgraph=True,
+                             backend="aot_eager")
+    compiled(query)
+    doc.copy_(torch.arange(20) // 4)
+    assert torch.equal(compiled(query), flashspan.attention(query, query, query, mask="q // 4 == k // 4"))
+
+
+def test_the_default_compiler(device):
+    mask = flashspan.masks.causal()
+    query = torch.randn(1, 48, 2, 32, device=device).half().requires_grad_()
+
+    def layer(query):
+        return flashspan.attention(query, query, query * 2, mask=mask).float().square().sum()
+
+    got, = torch.autograd.grad(torch.compile(layer, fullgraph=True)(query), query)
+    wanted, = torch.autograd.grad(layer(query), query)
+    assert_close(got, wanted, torch.float16, units=8)
+
+
+def test_the_way_without_the_dispatcher_gives_the_same_bits(device):
+    arguments = inputs_of(device)
+    options = dict(mask=flashspan.masks.causal_document(torch.arange(24, device=device) // 9),
+                   score=flashspan.Score("score + bias[h, q - k + 24]", bias=arguments[7][0]))
+    query, key, value, sink = arguments[:4]
+    direct = flashspan.attention(query, key, value, sink=sink, return_lse=True, **options)
+    through = torch.ops.flashspan.attention(*arguments)
+    gradient = torch.randn_like(direct[0])
+    for left, right in zip(direct, through):
+        assert torch.equal(left, right)
+    tensors = (query, key, value, sink)
+    for left, right in zip(torch.autograd.grad(direct[0], tensors, gradient), torch.autograd.grad(through[0], tensors, gradient)):
+        assert_close(left, right, torch.float16)
+
+
+def test_autocast_chooses_the_dtype(device):
+    query = torch.randn(1, 20, 2, 16, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        out = flashspan.attention(query, query, query)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, flashspan.attention(*[query.bfloat16()] * 3))
+
+
+def test_fake_tensors_have_the_shapes_of_results():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        query, value = torch.empty(2, 7, 4, 16), torch.empty(2, 9, 2, 24)
+        out, lse = flashspan.attention(query, value[..., :16], value, return_lse=True)
+    assert out.shape == (2, 7, 4, 24) and lse.shape == (2, 4, 7) and lse.dtype == torch.float32
+
+
+def test_a_cuda_graph_replays_on_new_values(cuda):
+    doc = (torch.arange(96, device=cuda) // 30).int()
+    mask = flashspan.masks.causal_document(doc)
+    tensors = [torch.randn(1, 96, 2, 64, device=cuda).half().requires_grad_() for _ in range(3)]
+    gradient = torch.randn(1, 96, 2, 64, device=cuda).half()
+
+    def step():
+        out = flashspan.attention(*tensors, mask=mask)
+        return (out, *torch.autograd.grad(out, tensors, gradient))
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step()
+    with torch.no_grad():
+        for tensor in tensors:
+            tensor.copy_(torch.randn_like(tensor))
+        doc.copy_(torch.arange(96, device=cuda) // 17)
+    graph.replay()
+    for replayed, wanted in zip(results, step()):
+        assert_close(replayed, wanted, torch.float16)
+
+
+def test_the_compiler_with_cuda_graphs(cuda):
+    mask = flashspan.masks.causal()
+    query = torch.randn(1, 64, 2, 64, device=cuda).half()
+    compiled = torch.compile(lambda query: flashspan.attention(query, query, query, mask=mask) + 1, fullgraph=True,
+                             mode="reduce-overhead")
+    for _ in range(4):
+        query = torch.randn_like(query)
+        assert torch.equal(compiled(query), flashspan.attention(query, query, query, mask=mask) + 1)
+
+
+def test_prepared_calls_compile_nothing(device):
+    query, key = torch.randn(2, 30, 2, 40, device=device).half(), torch.randn(2, 30, 1, 40, device=device).half()
+    call = dict(query=query, key=key, value=key, mask="(q - k) % 3 == 0", sink=torch.zeros(2, device=device))
+    records = flashspan.prepare([call])
+    assert [record["spec"].split()[0] for record in records] == ["forward", "backward"]
+    assert all(record["outcome"] in ("built", "disk") and record["spill_bytes"] == 0 for record in records)
+    assert [record["outcome"] for record in flashspan.prepare([call])] == ["loaded", "loaded"]
