@@ -153,6 +153,20 @@ Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder&
   return made;
 }
 
+std::optional<KernelCache::Found> KernelCache::find(const KernelKey& key) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (EntryPointer entry = state_->memory.find(key)) return Found{std::move(entry), Outcome::memory};
+  }
+  if (!state_->disk) return std::nullopt;
+  std::optional<Entry> read = state_->disk->read(key);
+  if (!read) return std::nullopt;
+  auto entry = std::make_shared<const Entry>(std::move(*read));
+  const std::lock_guard lock(state_->mutex);
+  state_->memory.insert(key, entry);
+  return Found{std::move(entry), Outcome::disk};
+}
+
 void KernelCache::discard(const KernelKey& key, const std::string& reason) {
   {
     const std::lock_guard lock(state_->mutex);

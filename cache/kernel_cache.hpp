@@ -33,6 +33,8 @@ class KernelCache {
   /// time wait for one builder; different keys build in parallel. A failed build is returned to every waiter
   /// and stored nowhere. A failed disk write is a warning, not an error.
   [[nodiscard]] Result<Found> get(const KernelKey& key, const Builder& builder);
+  /// The entry under `key` if it is in memory or on disk. Waits for no builder.
+  [[nodiscard]] std::optional<Found> find(const KernelKey& key);
   /// Forgets `key` in memory and moves its file aside: for an entry that a device refused to load.
   void discard(const KernelKey& key, const std::string& reason);
 

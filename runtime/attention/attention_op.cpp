@@ -77,11 +77,11 @@ bool writes_nothing(const AttentionCall& call) {
   return true;
 }
 
+}  // namespace
+
 UserText user_text(const AttentionCall& call) {
   return {&call.mask->program.source(), call.score != nullptr ? &call.score->program.source() : nullptr};
 }
-
-}  // namespace
 
 Result<std::int64_t> AttentionOp::workspace_bytes(const AttentionCall& call) const {
   const auto checked = check(call, facts());
@@ -89,10 +89,16 @@ Result<std::int64_t> AttentionOp::workspace_bytes(const AttentionCall& call) con
   return largest_workspace(*backend_, *checked);
 }
 
-Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call) {
-  const auto checked = check(call, facts());
+Result<kernel::KernelSpec> AttentionOp::spec_of(const AttentionCall& call) const {
+  auto checked = check(call, facts());
   if (!checked) return checked.error();
-  return kernels_->get(checked->spec, user_text(call));
+  return std::move(checked->spec);
+}
+
+Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call) {
+  const auto spec = spec_of(call);
+  if (!spec) return spec.error();
+  return kernels_->get(*spec, user_text(call));
 }
 
 Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call, const CheckedCall& checked) {
@@ -105,7 +111,7 @@ Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call,
     return bad_argument("stream", "one that is being captured, and a call whose kernel is not loaded",
                         "calls that prepare() was called for before the capture");
   }
-  return kernels_->get(checked.spec, user_text(call));
+  return kernels_->get(checked.spec, user_text(call), on_miss_);
 }
 
 Result<void> AttentionOp::run(const AttentionCall& call) {

@@ -2,15 +2,20 @@
 // launch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "flashspan/core/error.hpp"
+#include "flashspan/core/miss_policy.hpp"
 #include "runtime/attention/attention_call.hpp"
 #include "runtime/attention/kernel_provider.hpp"
 #include "runtime/backend/backend.hpp"
 
 namespace flashspan::attention {
+
+/// The texts of the call's programs.
+[[nodiscard]] UserText user_text(const AttentionCall& call);
 
 /// A checked call: its kernel's identity and the arguments of its launch.
 struct CheckedCall {
@@ -27,6 +32,11 @@ class AttentionOp {
   [[nodiscard]] Result<std::int64_t> workspace_bytes(const AttentionCall& call) const;
   /// The kernel that the call takes, on the device; the workspace is not looked at.
   [[nodiscard]] Result<KernelProvider::Provided> prepare(const AttentionCall& call);
+  /// What prepare() asks the provider for. Error: as validate().
+  [[nodiscard]] Result<kernel::KernelSpec> spec_of(const AttentionCall& call) const;
+  [[nodiscard]] const std::shared_ptr<KernelProvider>& kernels() const { return kernels_; }
+  /// What run() does from now on about a kernel that it would have to compile. prepare() always compiles.
+  void freeze(MissPolicy on_miss) { on_miss_ = on_miss; }
   /// Error, before anything is queued: as validate(), KernelProvider::get(), check_plan() and the back end.
   [[nodiscard]] Result<void> run(const AttentionCall& call);
 
@@ -37,6 +47,7 @@ class AttentionOp {
 
   std::shared_ptr<backend::Backend> backend_;
   std::shared_ptr<KernelProvider> kernels_;
+  std::atomic<MissPolicy> on_miss_ = MissPolicy::compile;
 };
 
 }  // namespace flashspan::attention

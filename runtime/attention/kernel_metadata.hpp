@@ -19,6 +19,9 @@ struct KernelMetadata {
   std::vector<std::string> options;
   backend::CompileReport report;  ///< without its log
   std::int64_t created_unix_seconds = 0;
+  /// Why there is no binary: the kernel does not fit its registers, and another one serves in its place. Empty: there
+  /// is.
+  std::string does_not_fit;
 };
 
 /// JSON text.

@@ -20,6 +20,7 @@
 #include "codegen/kernel/source_text.hpp"
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
+#include "flashspan/core/miss_policy.hpp"
 #include "runtime/attention/kernel_metadata.hpp"
 #include "runtime/backend/backend.hpp"
 
@@ -71,13 +72,17 @@ class KernelProvider {
 
   /// The kernel if it is on the device, else null.
   [[nodiscard]] std::shared_ptr<const ReadyKernel> find(const kernel::KernelSpec& spec);
-  /// A failure is not remembered: the next call tries again.
-  /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error.
-  [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text);
+  /// A failure is not remembered: the next call tries again. With MissPolicy::refuse nothing is compiled, nor is
+  /// anybody's compile waited for.
+  /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error,
+  /// not_prepared.
+  [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text,
+                                     MissPolicy on_miss = MissPolicy::compile);
 
   /// Steps before the device: text, key, cache or compiler. For compiling ahead of time. Of a kernel that does not fit
-  /// its registers, a warning is logged and the fallback is built.
-  [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text);
+  /// its registers, a warning is logged and the fallback is built; the cache remembers which those are.
+  [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text,
+                                          MissPolicy on_miss = MissPolicy::compile);
 
  private:
   using Outcome = Result<std::shared_ptr<const ReadyKernel>>;
@@ -89,14 +94,22 @@ class KernelProvider {
     std::shared_ptr<const ReadyKernel> ready;
     std::atomic<std::uint64_t> last_use;  ///< the time of its last get(), as clock_ counts
   };
+  /// A kernel in the making, by the thread that asked first.
+  struct Flight {
+    std::shared_future<Outcome> outcome;
+    bool compiles = true;  ///< false: that thread refuses to
+  };
   using Kernels = std::unordered_map<kernel::KernelSpec, Entry, kernel::KernelSpecHash>;
 
   /// Takes kernels out of the map, least recently used first, until one more fits the limit beside those in it and in
   /// flight. `mutex_` is held; the caller destroys them after releasing it, since unloading takes time.
   [[nodiscard]] std::vector<std::shared_ptr<const ReadyKernel>> evict();
-  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
-  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
-  [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text);
+  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text,
+                                                MissPolicy on_miss, Stay stay);
+  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss, Stay stay);
+  [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
+  [[nodiscard]] Result<cache::Entry> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec,
+                                             KernelMetadata metadata);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const;
   void log_build(const BuiltKernel& built) const;
@@ -111,7 +124,7 @@ class KernelProvider {
   std::atomic<std::uint64_t> clock_ = 0;
   std::shared_mutex mutex_;  // guards the two maps
   Kernels ready_;
-  std::unordered_map<kernel::KernelSpec, std::shared_future<Outcome>, kernel::KernelSpecHash> in_flight_;
+  std::unordered_map<kernel::KernelSpec, Flight, kernel::KernelSpecHash> in_flight_;
 };
 
 }  // namespace flashspan::attention

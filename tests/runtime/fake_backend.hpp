@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -65,6 +66,7 @@ class FakeBackend final : public backend::Backend {
                                                 const kernel::KernelSpec& spec) override {
     ++compiles;
     std::this_thread::sleep_for(compile_time);
+    if (on_compile) on_compile();
     if (throws) throw std::runtime_error("thrown by the compiler");
     if (spilling == spec.family) {
       return Error{ErrorCode::kernel_spills, "attention_forward", "8 bytes of spills", "none", ""};
@@ -121,6 +123,7 @@ class FakeBackend final : public backend::Backend {
   std::atomic<bool> throws = false;
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
+  std::function<void()> on_compile;  ///< called inside every compile
   kernel::Language emitted = kernel::Language::llvm_ir;
   std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
   std::string compiler = "fake 1.0";
