@@ -34,7 +34,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("bool", "is_bf16", boolean(spec.dtype == DType::bf16));
   constant("int", "head_dim_qk", std::to_string(spec.head_dim_qk));
   constant("int", "head_dim_v", std::to_string(spec.head_dim_v));
-  text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };\n";
+  text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression, interpreted };\n";
   constant("Lowering", "lowering", std::string("Lowering::") + to_string(spec.lowering));
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
   constant("bool", "bits_by_key", boolean(spec.direction == Direction::backward));
@@ -68,6 +68,7 @@ void collect_files(std::string_view text, std::map<std::string, std::string, std
 
 std::string main_text(const KernelSpec& spec) {
   std::string text;
+  if (spec.lowering == mask::LoweringKind::interpreted) text += "#include \"plan/program.cuh\"\n";
   if (spec.lowering != mask::LoweringKind::none) text += "#include \"plan/plan_tiles.cuh\"\n";
   switch (spec.direction) {
     case Direction::forward:
@@ -80,6 +81,7 @@ std::string main_text(const KernelSpec& spec) {
 
 std::vector<std::string> entry_points(const KernelSpec& spec) {
   std::vector<std::string> entries;
+  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(entry_plan_program);
   if (spec.lowering != mask::LoweringKind::none) {
     entries.insert(entries.end(), {entry_plan_classify, entry_plan_evaluate, entry_plan_lists});
   }
@@ -184,7 +186,13 @@ std::string emit_mask_program(const mask::Program& mask, const mask::Program* sc
   return text + "};\n\n}  // namespace flashspan_device\n";
 }
 
-Result<SourceText> emit_cuda(const KernelSpec& spec) {
+namespace {
+
+constexpr const char* interpreter_header = "#pragma once\n#include \"mask/interpreter.cuh\"\n";
+
+/// The text of program_header. Error: what a signature or a lowering that does not fit it gives.
+Result<std::string> program_text(const KernelSpec& spec) {
+  if (spec.lowering == mask::LoweringKind::interpreted) return std::string(interpreter_header);
   const auto mask_program = mask::Program::from_signature(spec.mask);
   if (!mask_program) return mask_program.error();
   std::optional<mask::Program> score_program;
@@ -198,9 +206,17 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   EmittedRanges ranges;
   const mask::VisibleRanges* const derived = visible->has_value() ? &**visible : nullptr;
   (spec.lowering == mask::LoweringKind::row_ranges ? ranges.rows : ranges.columns) = derived;
+  return emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges);
+}
+
+}  // namespace
+
+Result<SourceText> emit_cuda(const KernelSpec& spec) {
+  auto program = program_text(spec);
+  if (!program) return program.error();
   std::map<std::string, std::string, std::less<>> files;
   files.emplace(spec_header, emit_kernel_spec(spec));
-  files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges));
+  files.emplace(program_header, *std::move(program));
   if (spec.family == KernelFamily::hopper) {
     files.emplace(spec.direction == Direction::forward ? forward_products_header : backward_products_header,
                   emit_warpgroup_products(spec));
@@ -210,6 +226,7 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   source.language = Language::cuda;
   source.main = main_text(spec);
   source.entry_points = entry_points(spec);
+  source.uses_local_memory = spec.lowering == mask::LoweringKind::interpreted;
   const auto generated = files;
   collect_files(source.main, files);
   for (const auto& [name, text] : generated) collect_files(text, files);

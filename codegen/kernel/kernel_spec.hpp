@@ -44,7 +44,7 @@ struct KernelSpec {
   int head_dim_qk = 0;
   int head_dim_v = 0;
   mask::LoweringKind lowering = mask::LoweringKind::expression;
-  std::string mask;   ///< signature of the simplified mask program
+  std::string mask;   ///< signature of the simplified mask program; empty: interpreted, whatever it is
   std::string score;  ///< signature of the simplified score program; empty: scores are used as they are
   /// True if every row of every tensor starts at a multiple of 16 bytes, so 16-byte copies are legal.
   bool aligned = true;

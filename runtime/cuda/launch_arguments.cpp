@@ -147,4 +147,8 @@ Result<ProgramArguments> program_arguments(const char* role, const mask::Program
   return arguments;
 }
 
+flashspan_device::ProgramCode* code_place(void* workspace, const WorkspaceLayout& layout) {
+  return static_cast<flashspan_device::ProgramCode*>(part_address(workspace, layout.code));
+}
+
 }  // namespace flashspan::cuda

@@ -23,4 +23,7 @@ namespace flashspan::cuda {
                                                                            const mask::Program* program,
                                                                            const mask::Bindings* bindings);
 
+/// Where plan_program puts the code of an interpreted mask: ProgramArguments::code.
+[[nodiscard]] flashspan_device::ProgramCode* code_place(void* workspace, const WorkspaceLayout& layout);
+
 }  // namespace flashspan::cuda

@@ -22,6 +22,7 @@ inline constexpr std::int64_t most_evaluate_blocks = std::int64_t{4} * 132;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.
 struct LaunchGrids {
+  std::int64_t plan_program = 0;  ///< of interpreted masks
   std::int64_t plan_classify = 0;
   std::int64_t plan_evaluate = 0;
   std::int64_t plan_lists = 0;

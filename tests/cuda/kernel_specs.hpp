@@ -52,6 +52,12 @@ struct SpecRequest {
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 
+/// The simplified program of the request's mask.
+inline Result<mask::Program> mask_program_of(const SpecRequest& request) {
+  static const ProgramText every_pair{"True", {}, {}};
+  return (request.mask == nullptr ? every_pair : *request.mask).program(mask::ProgramKind::mask);
+}
+
 /// Error: those of the texts, of the lowering asked for and of default_tile().
 inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   kernel::KernelSpec spec;
@@ -61,8 +67,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   spec.head_dim_qk = request.head_dim_qk;
   spec.head_dim_v = request.head_dim_v;
   spec.aligned = request.aligned;
-  static const ProgramText every_pair{"True", {}, {}};
-  const auto mask = (request.mask == nullptr ? every_pair : *request.mask).program(mask::ProgramKind::mask);
+  const auto mask = mask_program_of(request);
   if (!mask) return mask.error();
   spec.mask = mask->to_signature();
   const auto lowering = request.lowering ? mask::lower_as(*mask, request.direction, *request.lowering)
@@ -74,6 +79,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     if (!score) return score.error();
     spec.score = score->to_signature();
   }
+  if (spec.lowering == mask::LoweringKind::interpreted) return kernel::interpreted_of(spec).value();
   spec.family = kernel::choose_family(spec).family;
   spec.lowering = kernel::served_lowering(spec, spec.lowering);
   spec.split_rows = request.few_rows && kernel::can_split_rows(spec);

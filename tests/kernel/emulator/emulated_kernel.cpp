@@ -9,6 +9,8 @@
 #include <map>
 #include <sstream>
 
+#include "codegen/kernel/emit_cuda.hpp"
+
 namespace flashspan::test {
 namespace {
 
@@ -50,9 +52,13 @@ Error compile_error(const std::string& detail) {
 
 /// A function "emulate_<entry>" that runs the entry on a grid.
 std::string launcher(const std::string& entry) {
-  const std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
-                           "*static_cast<ProgramArguments*>(arguments[1]), "
-                           "*static_cast<ProgramArguments*>(arguments[2])";
+  const std::string call = entry == kernel::entry_plan_program
+                               ? entry +
+                                     "(*static_cast<ProgramCode*>(arguments[0]), "
+                                     "*static_cast<ProgramArguments*>(arguments[1])"
+                               : entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
+                                     "*static_cast<ProgramArguments*>(arguments[1]), "
+                                     "*static_cast<ProgramArguments*>(arguments[2])";
   return std::string(exported) + "const char* emulate_" + entry +
          "(long long blocks, int threads, void* const* arguments) {\n"
          "  using namespace flashspan_device;\n"
