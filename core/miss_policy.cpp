@@ -10,12 +10,14 @@ const char* to_string(MissPolicy policy) {
       return "warn";
     case MissPolicy::refuse:
       return "refuse";
+    case MissPolicy::interpret:
+      return "interpret";
   }
   return "unknown";
 }
 
 std::optional<MissPolicy> miss_policy_from_string(std::string_view text) {
-  for (MissPolicy policy : {MissPolicy::compile, MissPolicy::warn, MissPolicy::refuse}) {
+  for (MissPolicy policy : {MissPolicy::compile, MissPolicy::warn, MissPolicy::refuse, MissPolicy::interpret}) {
     if (text == to_string(policy)) return policy;
   }
   return std::nullopt;

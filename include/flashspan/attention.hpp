@@ -120,7 +120,13 @@ class Attention {
 
   /// From now on, what forward() and backward() do about a kernel that they would have to compile. One that is in the
   /// cache on disk is still loaded. prepare() and prepare_all() compile as before. freeze(MissPolicy::compile) thaws.
-  void freeze(MissPolicy on_miss = MissPolicy::refuse);
+  ///
+  /// MissPolicy::interpret first makes the kernels that stand in: one for each direction, dtype and pair of head dims
+  /// among the kernels prepared so far; the calls of others are refused, as are calls with a score, which no such
+  /// kernel can take. A stand-in gives the same results up to the rounding of another order of sums, and takes a
+  /// workspace of its own size: ask workspace_bytes() after freeze(). A TilePlan that a stand-in made goes on with it.
+  /// Error: as prepare(), for a kernel that stands in; the policy is then as before.
+  Result<void> freeze(MissPolicy on_miss = MissPolicy::refuse);
 
   /// Checks every argument, then queues the work on call.stream (CUDA) or does it (CPU).
   /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills,

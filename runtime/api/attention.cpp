@@ -37,13 +37,12 @@ Result<KernelRecord> record_of(const Result<attention::KernelProvider::Provided>
 struct Attention::State {
   State(std::shared_ptr<backend::Backend> backend, std::shared_ptr<attention::KernelProvider> kernels,
         int compile_threads)
-      : op(std::move(backend), std::move(kernels)), queue([compile_threads](int running) {
+      : op(std::move(backend), std::move(kernels), [compile_threads](int running) {
           return attention::may_compile(attention::machine_resources(), compile_threads, running);
         }) {}
 
   attention::AttentionOp op;
   Mask full = Mask::full();
-  attention::CompileQueue queue;  // last: its tasks end before the others go
 
   template <typename Call>
   void fill_common(const Call& call, attention::AttentionCall& filled) const {
@@ -127,11 +126,11 @@ std::vector<Result<KernelRecord>> Attention::prepare_all(const std::vector<AnyCa
     records[call] = record_of(provided);
     if (options.progress) options.progress(call, records[call]);
   };
-  attention::prepare_all(state_->op, state_->queue, filled, {options.time_out_seconds, done});
+  attention::prepare_all(state_->op, state_->op.queue(), filled, {options.time_out_seconds, done});
   return records;
 }
 
-void Attention::freeze(MissPolicy on_miss) { state_->op.freeze(on_miss); }
+Result<void> Attention::freeze(MissPolicy on_miss) { return state_->op.freeze(on_miss); }
 
 Result<void> Attention::forward(const ForwardCall& call) { return state_->op.run(state_->call_of(call)); }
 

@@ -90,6 +90,14 @@ std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec
   return found->second.ready;
 }
 
+std::vector<kernel::KernelSpec> KernelProvider::loaded_specs() {
+  const std::shared_lock lock(mutex_);
+  std::vector<kernel::KernelSpec> specs;
+  specs.reserve(ready_.size());
+  for (const auto& [spec, entry] : ready_) specs.push_back(spec);
+  return specs;
+}
+
 Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& spec, const UserText& text,
                                                      MissPolicy on_miss) {
   if (auto warm = find(spec)) return Provided{std::move(warm), true};

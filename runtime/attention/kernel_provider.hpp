@@ -72,12 +72,16 @@ class KernelProvider {
 
   /// The kernel if it is on the device, else null.
   [[nodiscard]] std::shared_ptr<const ReadyKernel> find(const kernel::KernelSpec& spec);
+  /// Those on the device now.
+  [[nodiscard]] std::vector<kernel::KernelSpec> loaded_specs();
   /// A failure is not remembered: the next call tries again. With MissPolicy::refuse nothing is compiled, nor is
   /// anybody's compile waited for.
   /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error,
   /// not_prepared.
   [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text,
                                      MissPolicy on_miss = MissPolicy::compile);
+
+  void warn(const std::string& line) const { log_(LogLevel::warning, line); }
 
   /// Steps before the device: text, key, cache or compiler. For compiling ahead of time. Of a kernel that does not fit
   /// its registers, a warning is logged and the fallback is built; the cache remembers which those are.

@@ -11,22 +11,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/attention/owned_text.hpp"
+
 namespace flashspan::attention {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Provided = Result<KernelProvider::Provided>;
-
-/// Texts of a call that may be gone before its compile is done.
-struct OwnedText {
-  explicit OwnedText(const UserText& text) : mask(*text.mask) {
-    if (text.score != nullptr) score = *text.score;
-  }
-  [[nodiscard]] UserText view() const { return {&mask, score ? &*score : nullptr}; }
-
-  std::string mask;
-  std::optional<std::string> score;
-};
 
 /// One kernel, and the calls that take it.
 struct Job {

@@ -62,7 +62,7 @@ class Freeze : public ::testing::Test {
 TEST_F(Freeze, ACallThatWasPreparedRunsAndAnotherIsRefusedByItsExpression) {
   const auto op = open();
   ASSERT_TRUE(op->prepare(call(causal_)).has_value());
-  op->freeze(MissPolicy::refuse);
+  ASSERT_TRUE(op->freeze(MissPolicy::refuse));
   EXPECT_TRUE(op->run(call(causal_)).has_value());
   const auto refused = op->run(call(full_));
   ASSERT_FALSE(refused.has_value());
@@ -76,7 +76,7 @@ TEST_F(Freeze, ACallThatWasPreparedRunsAndAnotherIsRefusedByItsExpression) {
 TEST_F(Freeze, AKernelOnDiskIsLoadedAndNotCompiled) {
   ASSERT_TRUE(open()->prepare(call(causal_)).has_value());
   const auto fresh = open();
-  fresh->freeze(MissPolicy::refuse);
+  ASSERT_TRUE(fresh->freeze(MissPolicy::refuse));
   EXPECT_TRUE(fresh->run(call(causal_)).has_value());
   EXPECT_EQ(backend_->compiles, 1);
   EXPECT_EQ(backend_->loads, 2);
@@ -84,19 +84,19 @@ TEST_F(Freeze, AKernelOnDiskIsLoadedAndNotCompiled) {
 
 TEST_F(Freeze, PrepareCompilesAsBeforeAndACompilingPolicyThaws) {
   const auto op = open();
-  op->freeze(MissPolicy::refuse);
+  ASSERT_TRUE(op->freeze(MissPolicy::refuse));
   EXPECT_FALSE(op->run(call(causal_)).has_value());
   EXPECT_TRUE(op->prepare(call(causal_)).has_value());
   EXPECT_TRUE(op->run(call(causal_)).has_value());
   EXPECT_FALSE(op->run(call(full_)).has_value());
-  op->freeze(MissPolicy::compile);
+  ASSERT_TRUE(op->freeze(MissPolicy::compile));
   EXPECT_TRUE(op->run(call(full_)).has_value());
   EXPECT_EQ(warnings("inside a call"), 0);
 }
 
 TEST_F(Freeze, AWarningNamesEveryCompileInsideACall) {
   const auto op = open();
-  op->freeze(MissPolicy::warn);
+  ASSERT_TRUE(op->freeze(MissPolicy::warn));
   EXPECT_TRUE(op->run(call(causal_)).has_value());
   EXPECT_TRUE(op->run(call(causal_)).has_value());
   EXPECT_EQ(warnings("compiling inside a call: forward cpu"), 1);
@@ -106,7 +106,7 @@ TEST_F(Freeze, AWarningNamesEveryCompileInsideACall) {
 
 TEST_F(Freeze, ARefusedCallDoesNotWaitForACompileOfAnotherThread) {
   const auto op = open();
-  op->freeze(MissPolicy::refuse);
+  ASSERT_TRUE(op->freeze(MissPolicy::refuse));
   std::latch compiling(1), go_on(1);
   backend_->on_compile = [&] {
     compiling.count_down();
@@ -124,7 +124,7 @@ TEST_F(Freeze, ARefusedCallDoesNotWaitForACompileOfAnotherThread) {
 
 TEST_F(Freeze, OneThatPreparesIsNotRefusedWithTheCallsThatAre) {
   const auto op = open();
-  op->freeze(MissPolicy::refuse);
+  ASSERT_TRUE(op->freeze(MissPolicy::refuse));
   for (int round = 0; round < 50; ++round) {
     const auto mask = Mask::parse("k <= q + " + std::to_string(round));
     ASSERT_TRUE(mask.has_value());
@@ -137,6 +137,71 @@ TEST_F(Freeze, OneThatPreparesIsNotRefusedWithTheCallsThatAre) {
     start.arrive_and_wait();
     EXPECT_TRUE(op->prepare(filled).has_value());
   }
+}
+
+TEST_F(Freeze, AMissIsServedByTheInterpretedKernelUntilItsOwnIsCompiled) {
+  const auto op = open();
+  ASSERT_TRUE(op->prepare(call(causal_)).has_value());
+  ASSERT_TRUE(op->freeze(MissPolicy::interpret));
+  EXPECT_EQ(backend_->compiles, 2) << "the prepared one, and its stand-in";
+  const auto window = Mask::window(3, 0);
+  std::latch go_on(1);
+  backend_->on_compile = [&] { go_on.wait(); };
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    EXPECT_TRUE(op->run(call(*window)).has_value());
+    EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::interpreted);
+    EXPECT_EQ(backend_->last_args.mask_program, &window->state().program);
+  }
+  go_on.count_down();
+  EXPECT_TRUE(op->prepare(call(*window)).has_value());  // waits for the queue's compile
+  EXPECT_TRUE(op->run(call(*window)).has_value());
+  EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::row_ranges);
+  EXPECT_EQ(backend_->compiles, 3) << "one compile for the spec, whoever asked";
+  EXPECT_EQ(warnings("until it is compiled"), 1);
+}
+
+TEST_F(Freeze, WhatHasNoStandInIsRefused) {
+  const auto op = open();
+  ASSERT_TRUE(op->prepare(call(causal_)).has_value());
+  ASSERT_TRUE(op->freeze(MissPolicy::interpret));
+  const auto score = Score::parse("score * 2");
+  AttentionCall scored = call(causal_);
+  scored.score = &score->state();
+  const auto unserved = op->run(scored);
+  ASSERT_FALSE(unserved.has_value());
+  EXPECT_EQ(unserved.error().code, ErrorCode::not_prepared);
+  AttentionCall other_dtype = call(causal_);
+  for (TensorView* view : {&other_dtype.query, &other_dtype.key, &other_dtype.value, &other_dtype.out}) {
+    view->dtype = DType::bf16;
+  }
+  const auto refused = op->run(other_dtype);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::not_prepared);
+  EXPECT_EQ(backend_->runs, 0);
+}
+
+TEST_F(Freeze, AStandInThatHasPlannedGoesOnWithItsPlanWhenTheCallsOwnKernelIsThere) {
+  const auto op = open();
+  ASSERT_TRUE(op->prepare(call(causal_)).has_value());
+  ASSERT_TRUE(op->freeze(MissPolicy::interpret));
+  const auto window = Mask::window(3, 0);
+  AttentionCall filled = call(*window);
+  TilePlan plan;
+  filled.plan = &plan;
+  ASSERT_TRUE(op->run(filled).has_value());
+  ASSERT_TRUE(op->prepare(filled).has_value());
+  ASSERT_TRUE(op->run(filled).has_value());
+  EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::interpreted);
+  EXPECT_TRUE(backend_->last_args.planned);
+  const auto other = Mask::parse("k + 1 <= q");
+  AttentionCall of_another_mask = filled;
+  of_another_mask.mask = &other->state();
+  const auto refused = op->run(of_another_mask);
+  ASSERT_FALSE(refused.has_value()) << "though it is the same kernel";
+  EXPECT_EQ(refused.error().argument, "plan");
+  plan = {};
+  ASSERT_TRUE(op->run(filled).has_value());
+  EXPECT_NE(backend_->last_spec.lowering, LoweringKind::interpreted);
 }
 
 // A kernel that does not fit its registers leaves a note in the cache, so that no later process compiles it in vain.

@@ -212,7 +212,7 @@ TEST(PrepareAllOnTheCpu, GivesRecordsInTheOrderOfTheCalls) {
   EXPECT_THAT(records[1]->spec, ::testing::StartsWith("backward"));
   EXPECT_EQ(records[2]->key, records[0]->key);
   EXPECT_THAT(told, ::testing::UnorderedElementsAre(0, 1, 2));
-  attention->freeze();
+  ASSERT_TRUE(attention->freeze());
   EXPECT_EQ(attention->prepare(forward)->outcome, "loaded");
   forward.mask = nullptr;
   const auto bytes = attention->workspace_bytes(forward);

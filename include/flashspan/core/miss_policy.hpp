@@ -9,9 +9,10 @@ namespace flashspan {
 
 /// A miss is a call whose kernel is neither on the device nor in a cache, in memory or on disk.
 enum class MissPolicy {
-  compile,  ///< the call compiles it
-  warn,     ///< the call compiles it, and a warning says so
-  refuse,   ///< the call is an error, not_prepared
+  compile,    ///< the call compiles it
+  warn,       ///< the call compiles it, and a warning says so
+  refuse,     ///< the call is an error, not_prepared
+  interpret,  ///< the call takes a kernel that interprets its mask, and later calls their own, which compiles meanwhile
 };
 
 [[nodiscard]] const char* to_string(MissPolicy policy);
