@@ -42,7 +42,7 @@ DEVICE_PARAMETERS = "templates/attention/parameters.cuh"
 
 ROOMS = (
     Room(CORE, (), ("std",)),
-    Room(API, (CORE,), ("std",)),
+    Room(API, (CORE,), ("std", "dlpack/")),
     Room("core", (CORE,), ("std",)),
     Room("codegen/mask", (CORE,), ("std",)),
     Room("codegen/kernel", (CORE, "codegen/mask"), ("std",)),
@@ -60,6 +60,7 @@ ROOMS = (
     Room("runtime/attention", (CORE, "cache", "runtime/backend") + CODEGEN, STD + ("nlohmann/",)),
     Room("runtime/api", (API, CORE, "cache", "runtime/backend", "runtime/cuda", "runtime/attention") + CODEGEN,
          STD + ("system", "nlohmann/", "spdlog/")),
+    Room("capi", (API, CORE), ("std", "dlpack/", "nlohmann/")),
     Room("tools", (API, CORE), anything=True),
     Room("python", (API, CORE), anything=True),
     Room("bench", (API, CORE, "tools", "examples"), anything=True),

@@ -9,7 +9,7 @@ nvrtc_version=13.0.88
 packages=(
   g++ cmake ninja-build python3 python3-venv pkg-config
   llvm-19-dev libtbb-dev libzstd-dev libxml2-dev
-  libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libpng-dev zlib1g-dev
+  libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libpng-dev zlib1g-dev libdlpack-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 if [[ "${1:-}" == "--with-lint" ]]; then

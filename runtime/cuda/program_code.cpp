@@ -2,8 +2,8 @@
 // get slots, which are used again when their value is not.
 #include "runtime/cuda/program_code.hpp"
 
+#include <algorithm>
 #include <bit>
-#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -190,6 +190,7 @@ class StepWriter {
   }
   [[nodiscard]] std::vector<int> values_of(const Node& node) const {
     std::vector<int> values;
+    values.reserve(node.operands.size());
     for (const NodeId operand : node.operands) values.push_back(value_of(operand));
     return values;
   }
@@ -202,32 +203,41 @@ class StepWriter {
   int next_value_ = 0;
 };
 
-/// For every value the last step that needs it. What a loop needs from outside, it needs until its end.
+/// The loops that a step stands in.
+class LoopNest {
+ public:
+  void pass(std::size_t at, const Step& step) {
+    if (step.operation == Operation::loop_begin) loops_.push_back({at, static_cast<std::size_t>(step.value)});
+    if (step.operation == Operation::loop_end) loops_.pop_back();
+  }
+  /// Until when a value is needed that was made by step `made` and is needed by step `at`, which stands in these loops:
+  /// until the end of the outermost one that it comes into from outside.
+  [[nodiscard]] std::size_t needed_until(std::size_t at, std::size_t made) const {
+    for (const Loop& loop : loops_) {
+      if (made < loop.begin) return loop.end;
+    }
+    return at;
+  }
+
+ private:
+  struct Loop {
+    std::size_t begin, end;
+  };
+  std::vector<Loop> loops_;  // the innermost last
+};
+
+/// For every value the last step that needs it.
 std::vector<std::size_t> last_uses(const std::vector<Step>& steps) {
   std::vector<std::size_t> last(steps.size() + 1, 0);
   std::vector<std::size_t> made(steps.size() + 1, 0);
-  std::vector<std::size_t> loops;  // ends of those that the step stands in, the innermost last
-  std::vector<std::size_t> begins;
+  LoopNest loops;
   for (std::size_t at = 0; at < steps.size(); ++at) {
     for (const int value : steps[at].from) {
       const auto v = static_cast<std::size_t>(value);
-      std::size_t until = at;
-      for (std::size_t loop = 0; loop < loops.size(); ++loop) {
-        if (made[v] < begins[loop]) {
-          until = loops[loop];  // the outermost loop that the value comes into from outside
-          break;
-        }
-      }
-      last[v] = std::max(last[v], until);
+      last[v] = std::max(last[v], loops.needed_until(at, made[v]));
     }
     if (steps[at].to != none) made[static_cast<std::size_t>(steps[at].to)] = at;
-    if (steps[at].operation == Operation::loop_begin) {
-      loops.push_back(static_cast<std::size_t>(steps[at].value));
-      begins.push_back(at);
-    } else if (steps[at].operation == Operation::loop_end) {
-      loops.pop_back();
-      begins.pop_back();
-    }
+    loops.pass(at, steps[at]);
   }
   return last;
 }
