@@ -90,6 +90,12 @@ struct PrepareOptions {
 struct AttentionOptions {
   LogSink log;                           ///< default: spdlog to standard error, level from FLASHSPAN_LOG
   std::optional<std::string> cache_dir;  ///< default: FLASHSPAN_CACHE_DIR, XDG cache, private temp; "" : memory only
+  /// Folders and bundles below the cache, ':' between them, asked in this order and never written; default:
+  /// FLASHSPAN_CACHE_PATH.
+  std::optional<std::string> cache_path;
+  /// Whether a kernel of a bundle serves that another version of NVRTC compiled than the one that is here, or if none
+  /// is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
+  std::optional<bool> accept_other_nvrtc;
   /// Compiles at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
   int compile_threads = 0;
 };

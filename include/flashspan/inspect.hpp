@@ -76,8 +76,9 @@ struct CompileRequest {
   int head_dim_qk = 128;
   int head_dim_v = 128;
   bool aligned = true;
-  bool few_rows = false;  ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
-  std::optional<std::string> cache_dir;  ///< as in AttentionOptions
+  bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
+  bool deterministic = false;  ///< kernels for calls that ask for it
+  std::optional<std::string> cache_dir, cache_path;  ///< as in AttentionOptions
 };
 
 /// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view

@@ -95,8 +95,12 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   if (!max_loaded) return max_loaded.error();
   const LogSink log = options.log ? options.log : api::standard_log(settings.log);
   const auto folder = api::cache_folder(settings, options.cache_dir);
-  auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, log),
-                                                             api::dump_folders(settings, folder), log, *max_loaded);
+  const auto environment_accepts = api::accepts_other_nvrtc(settings);
+  if (!environment_accepts) return environment_accepts.error();
+  const auto layers = api::cache_layers(settings, options.cache_path);
+  auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, layers, log),
+                                                             api::dump_folders(settings, folder), log, *max_loaded,
+                                                             options.accept_other_nvrtc.value_or(*environment_accepts));
   return Attention(std::make_shared<State>(*std::move(backend), std::move(kernels), options.compile_threads));
 }
 

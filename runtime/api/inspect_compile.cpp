@@ -46,6 +46,7 @@ attention::SpecChoice choice_of(const Task& task, const CompileRequest& request)
   choice.head_dim_v = request.head_dim_v;
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
+  choice.needs.deterministic = request.deterministic;
   return choice;
 }
 
@@ -137,7 +138,9 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   for (const Arch& arch : request.archs) {
     for (Direction direction : request.directions) tasks.push_back({arch, direction});
   }
-  const Compilation compilation{filled, api::open_kernel_cache(folder, log), api::dump_folders(settings, folder), log};
+  const Compilation compilation{filled,
+                                api::open_kernel_cache(folder, api::cache_layers(settings, request.cache_path), log),
+                                api::dump_folders(settings, folder), log};
   return compile_all(tasks, threads, compilation, progress);
 }
 

@@ -35,6 +35,7 @@ std::string to_text(const KernelMetadata& metadata) {
                             {"target", metadata.target},
                             {"compiler", metadata.compiler},
                             {"options", metadata.options},
+                            {"alias", metadata.alias},
                             {"report", {{"ms", metadata.report.milliseconds}, {"entries", entries}}},
                             {"created", metadata.created_unix_seconds},
                             {"does_not_fit", metadata.does_not_fit}};
@@ -56,6 +57,7 @@ std::optional<KernelMetadata> metadata_from_text(const std::string& text) {
       metadata.report.entries.push_back(entry_from_json(entry));
     }
     metadata.created_unix_seconds = json.at("created").get<std::int64_t>();
+    metadata.alias = json.value("alias", std::string());
     metadata.does_not_fit = json.value("does_not_fit", std::string());
     return metadata;
   } catch (const nlohmann::json::exception&) {

@@ -33,6 +33,9 @@ cache::KernelKey key_of(const kernel::SourceText& source, const std::vector<std:
   return cache::KernelKey::of(parts);
 }
 
+/// In the place of a compiler in the alias of an entry.
+constexpr const char* any_compiler = "any compiler";
+
 std::int64_t unix_seconds_now() {
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
@@ -72,12 +75,14 @@ Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelS
 }
 
 KernelProvider::KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
-                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded)
+                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded,
+                               bool accept_other_compilers)
     : backend_(std::move(backend)),
       cache_(std::move(cache)),
       dump_directories_(std::move(dump_directories)),
       log_(std::move(log)),
-      max_loaded_(max_loaded) {}
+      max_loaded_(max_loaded),
+      accept_other_compilers_(accept_other_compilers) {}
 
 std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec& spec) {
   const std::shared_lock lock(mutex_);
@@ -217,41 +222,63 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
                                               MissPolicy on_miss) {
   auto source = emit(backend_->language(), spec);
   if (!source) return source.error();
-  const auto compiler = backend_->compiler_identity();
-  if (!compiler) return compiler.error();
-  const std::vector<std::string> options = backend_->compile_options(spec);
   const std::string target = kernel::to_string(spec.target);
+  std::optional<cache::KernelKey> alias;
+  if (const auto portable = backend_->portable_options(spec)) alias = key_of(*source, *portable, any_compiler, target);
   BuiltKernel built;
   built.spec = spec;
+  const auto compiler = backend_->compiler_identity();
+  if (!compiler) {
+    // A machine without a compiler has what was shipped to it.
+    auto shipped = accept_other_compilers_ && alias ? cache_->find_alias(*alias) : std::nullopt;
+    if (!shipped) return compiler.error();
+    built.key = shipped->first;
+    return finish(std::move(built), shipped->second);
+  }
+  const std::vector<std::string> options = backend_->compile_options(spec);
   built.key = key_of(*source, options, *compiler, target);
-
   const auto builder = [&]() -> Result<cache::Entry> {
     if (on_miss == MissPolicy::warn) {
       log_(LogLevel::warning, "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
     }
-    auto entry = compile(*source, spec, {spec.to_text(), spec.summary(), target, *compiler, options, {}, 0, {}});
+    auto entry =
+        compile(*source, spec,
+                {spec.to_text(), spec.summary(), target, *compiler, options, alias ? alias->to_text() : "", {}, 0, {}});
     if (!entry) return explain_failure(entry.error(), *source, spec, built.key, text);
     return entry;
   };
-  const auto look_up = [&]() -> Result<cache::KernelCache::Found> {
-    if (on_miss != MissPolicy::refuse) return cache_->get(built.key, builder);
-    if (auto found = cache_->find(built.key)) return *std::move(found);
+  auto found = accept_other_compilers_ && alias ? find_or_accept(built.key, *alias) : std::nullopt;
+  if (!found && on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  if (found) return finish(std::move(built), *found);
+  if (on_miss == MissPolicy::refuse) {
+    log_(LogLevel::warning, "not prepared: " + spec.summary() + ", key " + built.key.to_text());
     return not_prepared(spec, text, "which is not compiled");
-  };
-  auto found = look_up();
-  if (!found) {
-    const bool refused = found.error().code == ErrorCode::not_prepared;
-    log_(refused ? LogLevel::warning : LogLevel::error,
-         (refused ? "not prepared: " : "compile failed: ") + spec.summary() + ", key " + built.key.to_text());
-    return found.error();
   }
-  built.entry = found->entry;
-  built.outcome = found->outcome;
+  const auto made = cache_->get(built.key, builder);
+  if (!made) {
+    log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
+    return made.error();
+  }
+  return finish(std::move(built), *made);
+}
+
+std::optional<cache::KernelCache::Found> KernelProvider::find_or_accept(cache::KernelKey& key,
+                                                                        const cache::KernelKey& alias) {
+  if (auto exact = cache_->find(key)) return exact;
+  auto other = cache_->find_alias(alias);
+  if (!other) return std::nullopt;
+  key = other->first;
+  return std::move(other->second);
+}
+
+Result<BuiltKernel> KernelProvider::finish(BuiltKernel built, const cache::KernelCache::Found& found) const {
+  built.entry = found.entry;
+  built.outcome = found.outcome;
   if (auto metadata = metadata_from_text(built.entry->metadata)) built.metadata = std::move(*metadata);
   if (!built.metadata.does_not_fit.empty()) {
-    return Error{ErrorCode::kernel_spills, "kernel", built.metadata.does_not_fit, "", "spec: " + spec.summary()};
+    return Error{ErrorCode::kernel_spills, "kernel", built.metadata.does_not_fit, "", "spec: " + built.spec.summary()};
   }
-  built.metadata.summary = spec.summary();
+  built.metadata.summary = built.spec.summary();
   log_build(built);
   return built;
 }

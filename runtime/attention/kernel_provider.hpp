@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -66,9 +67,10 @@ class KernelProvider {
   /// `dump_directories`: where the source of a kernel that does not compile is kept, first choice first.
   /// `max_loaded`: past it, the kernel least recently used makes room for a new one. Kernels that somebody holds, or
   /// that their device cannot give up yet, stay; only they can make it more.
+  /// `accept_other_compilers`: whether entries of bundles serve that another version of the compiler made.
   KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
                  std::vector<std::filesystem::path> dump_directories, LogSink log,
-                 std::size_t max_loaded = default_max_loaded_kernels);
+                 std::size_t max_loaded = default_max_loaded_kernels, bool accept_other_compilers = false);
 
   /// The kernel if it is on the device, else null.
   [[nodiscard]] std::shared_ptr<const ReadyKernel> find(const kernel::KernelSpec& spec);
@@ -112,6 +114,11 @@ class KernelProvider {
                                                 MissPolicy on_miss, Stay stay);
   [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss, Stay stay);
   [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
+  /// The entry of `key`, else of a bundle by the alias; `key` is then that entry's.
+  [[nodiscard]] std::optional<cache::KernelCache::Found> find_or_accept(cache::KernelKey& key,
+                                                                        const cache::KernelKey& alias);
+  /// What is known of a binary that was found. Error: kernel_spills, for a note that there is none.
+  [[nodiscard]] Result<BuiltKernel> finish(BuiltKernel built, const cache::KernelCache::Found& found) const;
   [[nodiscard]] Result<cache::Entry> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                              KernelMetadata metadata);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
@@ -123,6 +130,7 @@ class KernelProvider {
   std::vector<std::filesystem::path> dump_directories_;
   LogSink log_;
   std::size_t max_loaded_;
+  bool accept_other_compilers_;
 
   /// Counts kernels made. Uses between two of them are not told apart, so that a warm call has nothing to count up.
   std::atomic<std::uint64_t> clock_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +103,10 @@ class CudaBackend final : public backend::Backend {
 
   [[nodiscard]] std::vector<std::string> compile_options(const KernelSpec& spec) const override {
     return compiler_.options(spec.target.arch);
+  }
+
+  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(const KernelSpec& spec) const override {
+    return NvrtcCompiler::options(0, 0, spec.target.arch);
   }
 
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, const KernelSpec& spec) override {

@@ -56,10 +56,16 @@ class FakeBackend final : public backend::Backend {
   [[nodiscard]] kernel::Language language() const override { return emitted; }
   [[nodiscard]] Result<std::string> compiler_identity() override {
     ++texts;
+    if (compiler.empty()) return Error{ErrorCode::missing_component, "compiler", "none", "one", ""};
     return compiler;
   }
   [[nodiscard]] std::vector<std::string> compile_options(const kernel::KernelSpec& /*spec*/) const override {
     return options;
+  }
+
+  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(
+      const kernel::KernelSpec& /*spec*/) const override {
+    return portable;
   }
 
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& /*source*/,
@@ -126,7 +132,8 @@ class FakeBackend final : public backend::Backend {
   std::function<void()> on_compile;  ///< called inside every compile
   kernel::Language emitted = kernel::Language::llvm_ir;
   std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
-  std::string compiler = "fake 1.0";
+  std::string compiler = "fake 1.0";             ///< empty: there is none
+  std::optional<std::vector<std::string>> portable;
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
   void* captured_stream = nullptr;  ///< null: none
