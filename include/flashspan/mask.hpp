@@ -134,6 +134,10 @@ class Score {
   std::shared_ptr<const ScoreState> state_;
 };
 
+/// Names that `text` of a mask or score takes tensors or scalars for, each once: what a named mask asks for, else the
+/// expression's names that are not the language's own. Error: bad_expression.
+[[nodiscard]] Result<std::vector<std::string>> names_in(const std::string& text);
+
 /// One line per named mask: name, arguments with defaults, tensors, meaning.
 [[nodiscard]] std::string named_mask_help();
 

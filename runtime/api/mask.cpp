@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "codegen/mask/named_masks.hpp"
+#include "codegen/mask/names.hpp"
+#include "codegen/mask/tokens.hpp"
 #include "runtime/api/bind_program.hpp"
 #include "runtime/attention/tensor_rule.hpp"
 #include "runtime/attention/validate_program.hpp"
@@ -65,6 +67,23 @@ Result<Mask> Mask::parse(const std::string& text, const std::vector<NamedTensor>
   auto bound = api::bind_program(text, mask::ProgramKind::mask, {tensors, scalars});
   if (!bound) return bound.error();
   return mask_of(std::move(*bound), /*exact=*/false);
+}
+
+Result<std::vector<std::string>> names_in(const std::string& text) {
+  std::vector<std::string> names;
+  const auto named = mask::parse_named_mask(text);
+  if (!named) return named.error();
+  if (named->has_value()) {
+    for (const mask::TensorDeclaration& tensor : (*named)->mask->tensors) names.push_back(tensor.name);
+    return names;
+  }
+  const auto tokens = mask::tokenize(text, "expression");
+  if (!tokens) return tokens.error();
+  for (const mask::Token& token : *tokens) {
+    if (token.kind != mask::TokenKind::name || mask::is_reserved(token.text)) continue;
+    if (std::ranges::find(names, token.text) == names.end()) names.emplace_back(token.text);
+  }
+  return names;
 }
 
 Mask Mask::full() { return from_catalogue("full", {}); }

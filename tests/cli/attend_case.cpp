@@ -117,8 +117,9 @@ testing::AssertionResult attend_agrees(const oracle::Problem& problem, oracle::F
                                        bool as_half) {
   std::vector<std::string> all = attend_arguments(folder, problem, layout, as_half);
   for (std::size_t option = 0; option + 1 < arguments.size(); option += 2) {
+    const bool may_be_repeated = arguments[option] == "--tensor" || arguments[option] == "--scalar";
     const auto usual = std::find(all.begin(), all.end(), arguments[option]);
-    if (usual == all.end()) {
+    if (may_be_repeated || usual == all.end()) {
       all.insert(all.end(), {arguments[option], arguments[option + 1]});
     } else {
       *(usual + 1) = arguments[option + 1];

@@ -79,6 +79,29 @@ TEST(Attend, ScaleAndScoreAreApplied) {
                             {"--mask", "causal", "--scale", "0.125", "--score", "2 * score - 0.25 * abs(q - k)"}));
 }
 
+TEST(Attend, MaskAndScoreEachTakeTheNamesTheyUse) {
+  const Folder folder;
+  auto problem = random_problem({1, 2, 2, 30, 30, 16, 16}, Format::f32, 52);
+  const auto document = [](Index token) { return token / 7; };
+  std::vector<std::int64_t> doc(30);
+  for (std::size_t token = 0; token < doc.size(); ++token) doc[token] = document(static_cast<Index>(token));
+  write_text(folder / "doc.npy", npy_i32({30}, doc));
+  write_text(folder / "bias.npy", npy_f32({2}, {0.5, -1.5}));
+  problem.visible = [&](Index, Index, Index q, Index k) { return document(q) == document(k); };
+  problem.score = oracle::ScoreFunction{[&](double score, Index, Index h, Index q, Index k) {
+                                          return score + (h == 0 ? 0.5 : -1.5) * static_cast<double>(q - k) * 0.25 +
+                                                 static_cast<double>(document(k));
+                                        },
+                                        [](double, Index, Index, Index, Index) { return 1.0; }};
+  const std::vector<std::string> names = {
+      "--tensor", "doc=" + (folder / "doc.npy"), "--tensor", "bias=" + (folder / "bias.npy"), "--scalar", "slope=0.25"};
+  for (const char* mask : {"document", "doc[q] == doc[k]"}) {
+    std::vector<std::string> arguments = {"--mask", mask, "--score", "score + bias[h] * (q - k) * slope + doc[k]"};
+    arguments.insert(arguments.end(), names.begin(), names.end());
+    EXPECT_TRUE(attend_agrees(problem, Format::f32, folder, arguments)) << mask;
+  }
+}
+
 TEST(Attend, SinksAreAppliedInBothLayoutsAndGetAGradient) {
   const Folder folder;
   auto problem = random_problem({2, 4, 2, 30, 20, 16, 16}, Format::f32, 55);

@@ -72,6 +72,21 @@ TEST_F(UserError, UnknownMaskName) {
   expect_error(HasSubstr("causall"));
 }
 
+TEST_F(UserError, ANameThatNeitherMaskNorScoreUses) {
+  const std::string bias = zeros("bias.npy", {4});
+  set("--score", "score + bias[h]");
+  set("--tensor", "bias=" + bias);
+  EXPECT_EQ(flashspan_command(arguments_).exit_code, 0);
+  std::filesystem::remove(folder_ / "o.npz");
+  set("--tensor", "bais=" + bias);
+  expect_error(HasSubstr("bais"));
+  set("--score", "score + 1.0");
+  expect_error(HasSubstr("bais"));
+  set("--mask", file("ranges.json", R"({"ranges": "ranges.npy"})"));
+  write_text(folder_ / "ranges.npy", npy_i32({1, 1, 8, 1, 2}, std::vector<std::int64_t>(16, 0)));
+  expect_error(AllOf(HasSubstr("bais"), HasSubstr("score")));
+}
+
 TEST_F(UserError, MalformedExpressionGetsACaretUnderItsColumn) {
   set("--mask", "q >= ) k");
   const Outcome outcome = flashspan_command(arguments_);

@@ -1,4 +1,6 @@
 // Masks from text and by name, and their combinations, against double loops.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 
 #include "codegen/mask/named_masks.hpp"
@@ -18,6 +20,18 @@ TEST(Expressions, TensorsAndScalarsAreBoundByName) {
   expect_visible(mask, shape, [&](auto b, auto h, auto q, auto k) {
     return doc.at({b, q + 2}) == doc.at({b, k}) || (k >= low.at({h, q}) && k < low.at({h, q}) + 4);
   });
+}
+
+TEST(Expressions, NamesInAreWhatAMaskOrScoreTakes) {
+  const auto names = [](const std::string& text) { return names_in(text).value(); };
+  EXPECT_THAT(names("(doc[b, q + 2] == doc[b, k]) & (k < low[h, q] + width)"),
+              ::testing::ElementsAre("doc", "low", "width"));
+  EXPECT_THAT(names("score + bias[h] * slope if q < q_len and not k == 2 else tanh(score)"),
+              ::testing::ElementsAre("bias", "slope"));
+  EXPECT_THAT(names("document"), ::testing::ElementsAre("doc"));
+  EXPECT_THAT(names("window(left=3)"), ::testing::IsEmpty());
+  EXPECT_THAT(names("causal"), ::testing::IsEmpty());
+  EXPECT_EQ(names_in("q $ k").error().code, ErrorCode::bad_expression);
 }
 
 TEST(Expressions, AViewWithStridesReadsTheSameValues) {

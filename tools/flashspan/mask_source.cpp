@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -59,6 +61,13 @@ std::string position_text(std::int64_t flat, const std::vector<std::int64_t>& sh
     flat /= shape[axis];
   }
   return text;
+}
+
+/// None of a text that is no expression: whoever parses it says what is wrong with it.
+std::set<std::string> used_names(const std::string& text) {
+  const auto names = names_in(text);
+  if (!names) return {};
+  return {names->begin(), names->end()};
 }
 
 /// Index arrays hold integers; a NaN among reals is named, since it is the likeliest cause of a real array.
@@ -123,6 +132,7 @@ Result<MaskSource> MaskSource::read(const MaskOptions& options) {
   if (options.mask.ends_with(".json")) {
     if (auto read = source.read_json(options.mask); !read) return read.error();
   }
+  if (auto used = source.require_used(); !used) return used.error();
   return source;
 }
 
@@ -276,11 +286,36 @@ AttentionShape MaskSource::shape(const ShapeOptions& options) const {
   return shape;
 }
 
-std::vector<NamedTensor> MaskSource::named_tensors() const {
-  std::vector<NamedTensor> tensors;
-  tensors.reserve(tensors_.size());
-  for (const auto& [name, array] : tensors_) tensors.push_back({name, array.view()});
-  return tensors;
+template <typename Predicate>
+MaskSource::NamedData MaskSource::data_where(const Predicate& wanted) const {
+  NamedData data;
+  for (const auto& [name, array] : tensors_) {
+    if (wanted(name)) data.tensors.push_back({name, array.view()});
+  }
+  std::ranges::copy_if(scalars_, std::back_inserter(data.scalars), wanted, &NamedScalar::name);
+  return data;
+}
+
+MaskSource::NamedData MaskSource::data_of_mask() const {
+  return data_where([mine = used_names(text_), of_score = used_names(score_text_)](const std::string& name) {
+    return mine.contains(name) || !of_score.contains(name);
+  });
+}
+
+MaskSource::NamedData MaskSource::data_of_score() const {
+  return data_where([mine = used_names(score_text_)](const std::string& name) { return mine.contains(name); });
+}
+
+Result<void> MaskSource::require_used() const {
+  if (form_ == Form::text) return {};
+  const auto used = used_names(score_text_);
+  for (const auto& item : tensors_) {
+    if (!used.contains(item.first)) return bad("--tensor", item.first, "a name that the score uses");
+  }
+  for (const NamedScalar& scalar : scalars_) {
+    if (!used.contains(scalar.name)) return bad("--scalar", scalar.name, "a name that the score uses");
+  }
+  return {};
 }
 
 TensorView MaskSource::array(const std::string& name) const { return arrays_.at(name).view(); }
@@ -293,8 +328,10 @@ Result<Mask> MaskSource::mask(const AttentionShape& shape) const {
 
 Result<Mask> MaskSource::built(const AttentionShape& shape) const {
   switch (form_) {
-    case Form::text:
-      return Mask::parse(text_, named_tensors(), scalars_);
+    case Form::text: {
+      const NamedData data = data_of_mask();
+      return Mask::parse(text_, data.tensors, data.scalars);
+    }
     case Form::flashmask:
       return Mask::flashmask(shape, array("flashmask"), causal_);
     case Form::key_ranges:
@@ -312,7 +349,8 @@ Result<Mask> MaskSource::built(const AttentionShape& shape) const {
 
 Result<std::optional<Score>> MaskSource::score() const {
   if (score_text_.empty()) return std::optional<Score>();
-  auto score = Score::parse(score_text_, named_tensors(), scalars_);
+  const NamedData data = data_of_score();
+  auto score = Score::parse(score_text_, data.tensors, data.scalars);
   if (!score) return score.error();
   return std::optional<Score>(std::move(*score));
 }

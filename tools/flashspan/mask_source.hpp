@@ -50,6 +50,8 @@ class MaskSource {
   enum class Form { text, flashmask, key_ranges, key_ranges_csr, scfa, slices };
 
   Result<void> read_named_options(const MaskOptions& options);
+  /// A mask that is made of arrays alone takes no names, so that the score has to use all of them.
+  [[nodiscard]] Result<void> require_used() const;
   [[nodiscard]] Result<Mask> built(const AttentionShape& shape) const;
   Result<void> read_json(const std::string& path);
   Result<void> read_expression(const nlohmann::json& text, const nlohmann::json& tensors, const nlohmann::json& scalars,
@@ -64,7 +66,16 @@ class MaskSource {
     std::optional<std::int64_t> batch, heads, q_len, kv_len;
   };
   [[nodiscard]] ArraySizes array_sizes() const;
-  [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+  /// What the options and the mask file name, as far as the mask or the score uses it. What neither uses goes to the
+  /// mask, which says so.
+  struct NamedData {
+    std::vector<NamedTensor> tensors;
+    std::vector<NamedScalar> scalars;
+  };
+  [[nodiscard]] NamedData data_of_mask() const;
+  [[nodiscard]] NamedData data_of_score() const;
+  template <typename Predicate>
+  [[nodiscard]] NamedData data_where(const Predicate& wanted) const;
   [[nodiscard]] TensorView array(const std::string& name) const;
 
   Form form_ = Form::text;
