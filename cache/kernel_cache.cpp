@@ -114,7 +114,8 @@ std::optional<Entry> KernelCache::State::read(const KernelKey& key) {
   if (disk) entry = disk->read(key);
   if (entry || layers.empty() || is_discarded(key)) return entry;
   for (const auto& layer : layers) {
-    if ((entry = layer->read(key))) break;
+    entry = layer->read(key);
+    if (entry) break;
   }
   return entry;
 }

@@ -80,7 +80,8 @@ TEST_F(Bundle, AFlippedBitIsFoundWhereverItIs) {
     std::string damaged = sound;
     // The first part of the file is dense with header and index.
     const std::size_t span = trial % 2 == 0 ? std::min<std::size_t>(sound.size(), 256) : sound.size();
-    damaged[random() % span] ^= static_cast<char>(1 << random() % 8);
+    char& byte = damaged[random() % span];
+    byte = static_cast<char>(static_cast<unsigned char>(byte) ^ 1U << random() % 8);
     put(damaged);
     EXPECT_LT(whole_entries(), 3) << "trial " << trial;
   }

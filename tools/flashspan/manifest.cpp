@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -116,22 +115,17 @@ class KernelReader {
     return {};
   }
 
-  /// Mask and score share one list of names, and each is bound to those that it mentions.
-  static bool mentions(const std::string& text, const std::string& name) {
-    const auto is_part = [](char letter) {
-      return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
-    };
-    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-      const std::size_t end = at + name.size();
-      if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end]))) return true;
-    }
-    return false;
-  }
+  /// Mask and score share one list of names, and each takes those that it uses. What neither uses is the mask's, which
+  /// says so; a named mask does not tell its tensors.
   [[nodiscard]] bool is_for(const std::string& text, const std::string& name) const {
-    // A named mask does not mention its tensors; what the score does not take is the mask's.
-    const bool of_score = object_.contains("score") && object_["score"].is_string() &&
-                          mentions(object_["score"].get<std::string>(), name);
-    return mentions(text, name) || (text == prototype_.label && !of_score);
+    const auto uses = [&name](const std::string& expression) {
+      const auto names = names_in(expression);
+      return names && std::ranges::find(*names, name) != names->end();
+    };
+    if (uses(text)) return true;
+    const bool of_score =
+        object_.contains("score") && object_["score"].is_string() && uses(object_["score"].get<std::string>());
+    return text == prototype_.label && !of_score;
   }
   [[nodiscard]] std::vector<NamedTensor> used_by(const std::string& text) const {
     std::vector<NamedTensor> used;
