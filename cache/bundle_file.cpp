@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -75,11 +76,13 @@ BundleFile::Item get_item(const std::byte* from) {
   return item;
 }
 
-std::vector<std::byte> encode_bundle(const std::vector<BundledEntry>& entries) {
+std::vector<std::byte> encode_bundle(const std::map<KernelKey, BundledEntry>& entries) {
   std::vector<std::byte> bytes(header_bytes + entries.size() * item_bytes);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::vector<std::byte> file = encode(entries[i].key, entries[i].entry);
-    put_item(&bytes[header_bytes + i * item_bytes], {entries[i].key, entries[i].alias, bytes.size(), file.size()});
+  std::size_t item = header_bytes;
+  for (const auto& [key, bundled] : entries) {
+    const std::vector<std::byte> file = encode(key, bundled.entry);
+    put_item(&bytes[item], {key, bundled.alias, bytes.size(), file.size()});
+    item += item_bytes;
     bytes.insert(bytes.end(), file.begin(), file.end());
   }
   std::memcpy(bytes.data(), magic.data(), magic.size());
@@ -94,16 +97,15 @@ std::vector<std::byte> encode_bundle(const std::vector<BundledEntry>& entries) {
 }  // namespace
 
 Result<void> write_bundle(const std::filesystem::path& path, std::vector<BundledEntry> entries) {
-  std::ranges::stable_sort(entries, {}, &BundledEntry::key);
-  const auto again = std::ranges::unique(entries, {}, &BundledEntry::key);
-  entries.erase(again.begin(), again.end());
+  std::map<KernelKey, BundledEntry> by_key;  // the first of each
+  for (BundledEntry& entry : entries) by_key.try_emplace(entry.key, std::move(entry));
   const auto failure = [&path](int error) {
     return Error{ErrorCode::io_error, "bundle", path.string() + ": " + describe(error),
                  "a file in a folder that can be written to", ""};
   };
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   std::filesystem::path temporary;
-  if (const int error = create_temporary(folder, encode_bundle(entries), temporary); error != 0) return failure(error);
+  if (const int error = create_temporary(folder, encode_bundle(by_key), temporary); error != 0) return failure(error);
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());

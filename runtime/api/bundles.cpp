@@ -1,5 +1,6 @@
 // bundles.cpp -- entries between caches and bundles.
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,21 +115,21 @@ Result<std::vector<CacheEntry>> import_bundle(const std::string& path, const std
 
 Result<std::vector<CacheEntry>> merge_bundles(const std::vector<std::string>& paths, const std::string& output) {
   std::vector<cache::BundledEntry> entries;
-  std::vector<cache::StoredEntry> listed;
+  std::map<cache::KernelKey, cache::StoredEntry> by_key;
   for (const std::string& path : paths) {
     const auto done = for_each_item(path, [&](ReadItem item) -> Result<void> {
       if (!item.entry) return {};
       entries.push_back(bundled(item.listed.key, *std::move(item.entry)));
-      listed.push_back(std::move(item.listed));
+      by_key.try_emplace(item.listed.key, std::move(item.listed));
       return {};
     });
     if (!done) return done.error();
   }
-  std::ranges::stable_sort(listed, {}, &cache::StoredEntry::key);
-  const auto again = std::ranges::unique(listed, {}, &cache::StoredEntry::key);
-  listed.erase(again.begin(), again.end());
   if (auto done = cache::write_bundle(output, std::move(entries)); !done) return done.error();
-  return api::public_entries(std::move(listed));
+  std::vector<CacheEntry> written;
+  written.reserve(by_key.size());
+  for (auto& [key, listed] : by_key) written.push_back(api::public_entry(std::move(listed)));
+  return written;
 }
 
 }  // namespace flashspan
