@@ -82,6 +82,11 @@ std::vector<StoredEntry> choose_victims(std::vector<StoredEntry> entries, const 
 
 }  // namespace
 
+fs::path entry_path(const fs::path& directory, const KernelKey& key) {
+  const std::string text = key.to_text();
+  return directory / text.substr(0, shard_digits) / text.substr(shard_digits).append(entry_suffix);
+}
+
 struct DiskStore::Latches {
   std::atomic<bool> writable{true};
   std::atomic<bool> warned_of_read_error{false};
@@ -94,10 +99,6 @@ DiskStore& DiskStore::operator=(DiskStore&& other) noexcept = default;
 DiskStore::~DiskStore() = default;
 
 fs::path DiskStore::shard_of(const KernelKey& key) const { return directory_ / key.to_text().substr(0, shard_digits); }
-
-fs::path DiskStore::path_of(const KernelKey& key) const {
-  return shard_of(key) / key.to_text().substr(shard_digits).append(entry_suffix);
-}
 
 void DiskStore::warn(const std::string& line) const {
   if (log_) log_(LogLevel::warning, line);

@@ -26,6 +26,9 @@ struct StoredEntry {
   std::string damage;  ///< why not valid
 };
 
+/// Where a store in `directory` keeps the entry of a key.
+[[nodiscard]] std::filesystem::path entry_path(const std::filesystem::path& directory, const KernelKey& key);
+
 /// Thread-safe; `log` may be empty and is called from any thread. Layout: <directory>/ab/cdef....fse for the key
 /// abcdef.... Directories that we create are the owner's alone; whatever lies below an existing one takes its
 /// permissions.
@@ -60,7 +63,7 @@ class DiskStore {
  private:
   struct Latches;
   [[nodiscard]] std::filesystem::path shard_of(const KernelKey& key) const;
-  [[nodiscard]] std::filesystem::path path_of(const KernelKey& key) const;
+  [[nodiscard]] std::filesystem::path path_of(const KernelKey& key) const { return entry_path(directory_, key); }
   void warn(const std::string& line) const;
   int publish(const KernelKey& key, std::span<const std::byte> bytes) const;
   void sweep() const;

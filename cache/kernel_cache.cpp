@@ -6,6 +6,7 @@
 #include <list>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace flashspan::cache {
 
@@ -81,25 +82,47 @@ Error builder_threw(const char* what) {
 }  // namespace
 
 struct KernelCache::State {
-  State(std::optional<DiskStore> disk_store, std::size_t memory_limit_bytes, LogSink log_sink)
-      : disk(std::move(disk_store)), memory(memory_limit_bytes), log(std::move(log_sink)) {}
+  State(std::optional<DiskStore> disk_store, std::size_t memory_limit_bytes, LogSink log_sink,
+        std::vector<std::unique_ptr<Layer>> read_only)
+      : disk(std::move(disk_store)),
+        layers(std::move(read_only)),
+        memory(memory_limit_bytes),
+        log(std::move(log_sink)) {}
+
+  /// From the disk store, else from the first layer that has it. Runs without the lock.
+  std::optional<Entry> read(const KernelKey& key);
+  [[nodiscard]] bool is_discarded(const KernelKey& key) {
+    const std::lock_guard lock(mutex);
+    return discarded.contains(key);
+  }
 
   /// From disk, else from the builder. Runs without the lock. Never throws.
   Result<Found> make(const KernelKey& key, const Builder& builder) noexcept;
   Result<Found> make_or_throw(const KernelKey& key, const Builder& builder);
 
   std::optional<DiskStore> disk;
-  std::mutex mutex;  // guards memory and flights
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::mutex mutex;                                        // guards what follows
+  std::unordered_set<KernelKey, KernelKeyHash> discarded;  // not to be taken from layers, which keep everything
   MemoryStore memory;
   std::unordered_map<KernelKey, std::shared_ptr<Flight>, KernelKeyHash> flights;
   LogSink log;
 };
 
+std::optional<Entry> KernelCache::State::read(const KernelKey& key) {
+  std::optional<Entry> entry;
+  if (disk) entry = disk->read(key);
+  if (entry || layers.empty() || is_discarded(key)) return entry;
+  for (const auto& layer : layers) {
+    entry = layer->read(key);
+    if (entry) break;
+  }
+  return entry;
+}
+
 Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& key, const Builder& builder) {
-  if (disk) {
-    if (std::optional<Entry> entry = disk->read(key)) {
-      return Found{std::make_shared<const Entry>(std::move(*entry)), Outcome::disk};
-    }
+  if (std::optional<Entry> entry = read(key)) {
+    return Found{std::make_shared<const Entry>(std::move(*entry)), Outcome::disk};
   }
   Result<Entry> built = builder();
   if (!built) return built.error();
@@ -122,8 +145,9 @@ Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const 
   }
 }
 
-KernelCache::KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log)
-    : state_(std::make_unique<State>(std::move(disk), memory_limit_bytes, std::move(log))) {}
+KernelCache::KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log,
+                         std::vector<std::unique_ptr<Layer>> layers)
+    : state_(std::make_unique<State>(std::move(disk), memory_limit_bytes, std::move(log), std::move(layers))) {}
 KernelCache::~KernelCache() = default;
 
 Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder& builder) {
@@ -153,10 +177,33 @@ Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder&
   return made;
 }
 
+std::optional<KernelCache::Found> KernelCache::find(const KernelKey& key) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (EntryPointer entry = state_->memory.find(key)) return Found{std::move(entry), Outcome::memory};
+  }
+  std::optional<Entry> read = state_->read(key);
+  if (!read) return std::nullopt;
+  auto entry = std::make_shared<const Entry>(std::move(*read));
+  const std::lock_guard lock(state_->mutex);
+  state_->memory.insert(key, entry);
+  return Found{std::move(entry), Outcome::disk};
+}
+
+std::optional<std::pair<KernelKey, KernelCache::Found>> KernelCache::find_alias(const KernelKey& alias) {
+  for (const auto& layer : state_->layers) {
+    auto read = layer->read_alias(alias);
+    if (!read || state_->is_discarded(read->first)) continue;
+    return std::pair{read->first, Found{std::make_shared<const Entry>(std::move(read->second)), Outcome::disk}};
+  }
+  return std::nullopt;
+}
+
 void KernelCache::discard(const KernelKey& key, const std::string& reason) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->memory.erase(key);
+    state_->discarded.insert(key);
   }
   if (state_->disk) state_->disk->set_aside(key, reason);
 }

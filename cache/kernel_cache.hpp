@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "cache/disk_store.hpp"
 #include "cache/kernel_key.hpp"
+#include "cache/layers.hpp"
 
 namespace flashspan::cache {
 
@@ -23,8 +26,9 @@ class KernelCache {
   };
 
   /// Without a disk store entries live in memory only. `memory_limit_bytes` bounds the memory store (least
-  /// recently used entries go first).
-  KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log);
+  /// recently used entries go first). `layers` are asked in order, after the disk store, and never written.
+  KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log,
+              std::vector<std::unique_ptr<Layer>> layers = {});
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
@@ -33,7 +37,12 @@ class KernelCache {
   /// time wait for one builder; different keys build in parallel. A failed build is returned to every waiter
   /// and stored nowhere. A failed disk write is a warning, not an error.
   [[nodiscard]] Result<Found> get(const KernelKey& key, const Builder& builder);
-  /// Forgets `key` in memory and moves its file aside: for an entry that a device refused to load.
+  /// The entry under `key` if it is in memory, on disk or in a layer. Waits for no builder.
+  [[nodiscard]] std::optional<Found> find(const KernelKey& key);
+  /// An entry of a layer by its alias, with its key.
+  [[nodiscard]] std::optional<std::pair<KernelKey, Found>> find_alias(const KernelKey& alias);
+  /// Forgets `key` in memory, moves its file aside, and asks no layer for it again: for an entry that a device refused
+  /// to load.
   void discard(const KernelKey& key, const std::string& reason);
 
  private:

@@ -8,6 +8,9 @@ install(TARGETS flashspan EXPORT flashspanTargets
 if(FLASHSPAN_BUILD_CPU)
   install(TARGETS flashspan_cpu EXPORT flashspanTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
+if(TARGET flashspan_c)
+  install(TARGETS flashspan_c EXPORT flashspanTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 install(DIRECTORY include/flashspan DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 

@@ -24,6 +24,10 @@ const char* to_string(ErrorCode code) {
       return "workspace_too_small";
     case ErrorCode::io_error:
       return "io_error";
+    case ErrorCode::not_prepared:
+      return "not_prepared";
+    case ErrorCode::timed_out:
+      return "timed_out";
   }
   return "unknown";
 }

@@ -14,13 +14,15 @@ const char* to_string(LoweringKind kind) {
       return "bit_tiles";
     case LoweringKind::expression:
       return "expression";
+    case LoweringKind::interpreted:
+      return "interpreted";
   }
   return "unknown";
 }
 
 std::optional<LoweringKind> lowering_from_string(std::string_view text) {
   for (LoweringKind kind : {LoweringKind::none, LoweringKind::row_ranges, LoweringKind::column_bounds,
-                            LoweringKind::bit_tiles, LoweringKind::expression}) {
+                            LoweringKind::bit_tiles, LoweringKind::expression, LoweringKind::interpreted}) {
     if (text == to_string(kind)) return kind;
   }
   return std::nullopt;

@@ -43,7 +43,7 @@ SCORE_GRADIENT_ARGUMENTS = "templates/attention/score_gradient_arguments.cuh"
 
 ROOMS = (
     Room(CORE, (), ("std",)),
-    Room(API, (CORE,), ("std",)),
+    Room(API, (CORE,), ("std", "dlpack/")),
     Room("core", (CORE,), ("std",)),
     Room("codegen/mask", (CORE,), ("std",)),
     Room("codegen/kernel", (CORE, "codegen/mask"), ("std",)),
@@ -62,6 +62,7 @@ ROOMS = (
     Room("runtime/attention", (CORE, "cache", "runtime/backend") + CODEGEN, STD + ("nlohmann/",)),
     Room("runtime/api", (API, CORE, "cache", "runtime/backend", "runtime/cuda", "runtime/attention") + CODEGEN,
          STD + ("system", "nlohmann/", "spdlog/")),
+    Room("capi", (API, CORE), ("std", "dlpack/", "nlohmann/")),
     Room("tools", (API, CORE), anything=True),
     Room("python", (API, CORE), anything=True),
     Room("bench", (API, CORE, "tools", "examples"), anything=True),

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("include", "core", "codegen", "templates", "cache", "runtime", "tools", "examples", "python", "bench", "tests")
-SUFFIXES = {".cpp", ".hpp", ".h", ".cuh", ".cu"}
+FOLDERS = ("include", "core", "codegen", "templates", "cache", "runtime", "capi", "tools", "examples", "python", "bench", "tests")
+SUFFIXES = {".cpp", ".hpp", ".h", ".cuh", ".cu", ".c"}
 
 
 def main(arguments):

@@ -36,7 +36,7 @@ std::string emit_kernel_spec(const KernelSpec& spec) {
   constant("bool", "is_bf16", boolean(spec.dtype == DType::bf16));
   constant("int", "head_dim_qk", std::to_string(spec.head_dim_qk));
   constant("int", "head_dim_v", std::to_string(spec.head_dim_v));
-  text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };\n";
+  text += "enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression, interpreted };\n";
   constant("Lowering", "lowering", std::string("Lowering::") + to_string(spec.lowering));
   constant("bool", "has_plan", boolean(spec.lowering != mask::LoweringKind::none));
   constant("bool", "bits_by_query", boolean(spec.direction == Direction::forward || spec.two_passes));
@@ -76,6 +76,7 @@ void collect_files(std::string_view text, std::map<std::string, std::string, std
 
 std::string main_text(const KernelSpec& spec) {
   std::string text;
+  if (spec.lowering == mask::LoweringKind::interpreted) text += "#include \"plan/program.cuh\"\n";
   if (spec.lowering != mask::LoweringKind::none) text += "#include \"plan/plan_tiles.cuh\"\n";
   switch (spec.direction) {
     case Direction::forward:
@@ -94,6 +95,7 @@ std::string main_text(const KernelSpec& spec) {
 
 std::vector<std::string> entry_points(const KernelSpec& spec) {
   std::vector<std::string> entries;
+  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(entry_plan_program);
   if (spec.lowering != mask::LoweringKind::none) {
     entries.insert(entries.end(), {entry_plan_classify, entry_plan_evaluate, entry_plan_lists});
   }
@@ -247,7 +249,13 @@ std::string emit_mask_program(const mask::Program& mask, const mask::Program* sc
   return text + "};\n\n}  // namespace flashspan_device\n";
 }
 
-Result<SourceText> emit_cuda(const KernelSpec& spec) {
+namespace {
+
+constexpr const char* interpreter_header = "#pragma once\n#include \"mask/interpreter.cuh\"\n";
+
+/// The text of program_header. Error: what a signature or a lowering that does not fit it gives.
+Result<std::string> program_text(const KernelSpec& spec) {
+  if (spec.lowering == mask::LoweringKind::interpreted) return std::string(interpreter_header);
   const auto mask_program = mask::Program::from_signature(spec.mask);
   if (!mask_program) return mask_program.error();
   std::optional<mask::Program> score_program;
@@ -261,15 +269,32 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   EmittedRanges ranges;
   const mask::VisibleRanges* const derived = visible->has_value() ? &**visible : nullptr;
   (spec.lowering == mask::LoweringKind::row_ranges ? ranges.rows : ranges.columns) = derived;
+  return emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges);
+}
+
+/// The text of lookups_header, of a spec with gradients of looked-up tensors.
+Result<std::string> lookups_text(const KernelSpec& spec) {
+  if (spec.score.empty()) {
+    return Error{ErrorCode::bad_argument, "kernel spec field 'score_gradients'", spec.score_gradients,
+                 "nothing without a score", ""};
+  }
+  const auto score = mask::Program::from_signature(spec.score);
+  if (!score) return score.error();
+  return emit_score_lookups(spec, *score);
+}
+
+}  // namespace
+
+Result<SourceText> emit_cuda(const KernelSpec& spec) {
+  auto program = program_text(spec);
+  if (!program) return program.error();
   std::map<std::string, std::string, std::less<>> files;
   files.emplace(spec_header, emit_kernel_spec(spec));
-  files.emplace(program_header, emit_mask_program(*mask_program, score_program ? &*score_program : nullptr, ranges));
+  files.emplace(program_header, *std::move(program));
   if (!spec.score_gradients.empty()) {
-    if (!score_program) {
-      return Error{ErrorCode::bad_argument, "kernel spec field 'score_gradients'", spec.score_gradients,
-                   "nothing without a score", ""};
-    }
-    files.emplace(lookups_header, emit_score_lookups(spec, *score_program));
+    const auto lookups = lookups_text(spec);
+    if (!lookups) return lookups.error();
+    files.emplace(lookups_header, *lookups);
   }
   if (spec.family == KernelFamily::hopper) {
     files.emplace(spec.direction == Direction::forward ? forward_products_header : backward_products_header,
@@ -280,6 +305,7 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
   source.language = Language::cuda;
   source.main = main_text(spec);
   source.entry_points = entry_points(spec);
+  source.uses_local_memory = spec.lowering == mask::LoweringKind::interpreted;
   const auto generated = files;
   collect_files(source.main, files);
   for (const auto& [name, text] : generated) collect_files(text, files);

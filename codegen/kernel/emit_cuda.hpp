@@ -8,11 +8,13 @@
 
 namespace flashspan::kernel {
 
-/// Entry points. Every module defines the planner's three (unless the lowering is `none`) and:
+/// Entry points. Every module defines the planner's three (unless the lowering is `none`), plan_program before them if
+/// it is `interpreted`, and:
 ///   forward:  attention_forward
 ///   backward: attention_backward_delta, attention_backward_sink; mma: attention_backward_dq,
 ///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient;
 ///             with score gradients: attention_backward_score_clear, _sum and _round
+inline constexpr const char* entry_plan_program = "plan_program";
 inline constexpr const char* entry_plan_classify = "plan_classify";
 inline constexpr const char* entry_plan_evaluate = "plan_evaluate";
 inline constexpr const char* entry_plan_lists = "plan_lists";

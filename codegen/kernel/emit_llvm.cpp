@@ -14,11 +14,15 @@ constexpr const char* module_head =
 constexpr const char* module_tail =
     "attributes #0 = { nounwind \"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n";
 
+bool emits_mask(const KernelSpec& spec) {
+  return spec.lowering != mask::LoweringKind::none && spec.lowering != mask::LoweringKind::interpreted;
+}
+
 }  // namespace
 
 std::vector<std::string> llvm_entry_points(const KernelSpec& spec) {
   std::vector<std::string> names{"gemm", "load_rows", "store_rows", "transpose_rows", "nonfinite_rows"};
-  if (spec.lowering != mask::LoweringKind::none) names.emplace_back("mask_tile");
+  if (emits_mask(spec)) names.emplace_back("mask_tile");
   if (!spec.score.empty()) names.emplace_back("score_tile");
   switch (spec.direction) {
     case Direction::forward:
@@ -44,7 +48,7 @@ Result<SourceText> emit_llvm(const KernelSpec& spec) {
   source.entry_points = llvm_entry_points(spec);
   std::string text = concat(module_head, "@", host_vector_lanes_constant, " = internal constant i32 16, align 4\n\n",
                             emit_llvm_elementary_functions(), emit_llvm_gemm(), emit_llvm_pack(spec));
-  if (spec.lowering != mask::LoweringKind::none) {
+  if (emits_mask(spec)) {
     const Result<mask::Program> program = mask::Program::from_signature(spec.mask);
     if (!program) return program.error();
     text += emit_llvm_mask(*program, spec.tile);

@@ -170,8 +170,8 @@ Result<KernelSpec> KernelSpec::from_text(const std::string& text) {
   spec.dtype = reader.one_of<DType>("dtype", "f32, f16, bf16 or i32", dtype_from_string);
   spec.head_dim_qk = reader.number("head_dim_qk");
   spec.head_dim_v = reader.number("head_dim_v");
-  spec.lowering = reader.one_of<LoweringKind>("lowering", "none, row_ranges, column_bounds, bit_tiles or expression",
-                                              lowering_from_string);
+  spec.lowering = reader.one_of<LoweringKind>(
+      "lowering", "none, row_ranges, column_bounds, bit_tiles, expression or interpreted", lowering_from_string);
   spec.mask = reader.text("mask");
   spec.score = reader.text("score");
   spec.score_gradients = reader.text_if_any("score_gradients");

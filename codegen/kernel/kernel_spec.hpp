@@ -44,7 +44,7 @@ struct KernelSpec {
   int head_dim_qk = 0;
   int head_dim_v = 0;
   mask::LoweringKind lowering = mask::LoweringKind::expression;
-  std::string mask;   ///< signature of the simplified mask program
+  std::string mask;   ///< signature of the simplified mask program; empty: interpreted, whatever it is
   std::string score;  ///< signature of the simplified score program; empty: scores are used as they are
   /// Backward: names of the score's tensors whose gradients are computed, in the order of their declarations, with
   /// commas between them. A spec without any is the same text as if there were no such field.

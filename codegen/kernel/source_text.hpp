@@ -20,6 +20,8 @@ struct SourceText {
   std::string main;                       ///< text handed to the compiler
   std::vector<SourceFile> files;          ///< every file it reaches, sorted by name
   std::vector<std::string> entry_points;  ///< kernel (or function) names the module must define
+  /// Arrays of a thread's own are meant to be in local memory. Spills of registers never are.
+  bool uses_local_memory = false;
 
   /// One self-contained text: includes replaced by their files, once each, with #line markers (CUDA only).
   [[nodiscard]] std::string flattened() const;

@@ -259,7 +259,22 @@ std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
   return fallback;
 }
 
+std::optional<KernelSpec> interpreted_of(const KernelSpec& spec) {
+  if (!spec.score.empty()) return std::nullopt;
+  KernelSpec general = spec;
+  general.family = KernelFamily::mma;
+  general.lowering = mask::LoweringKind::interpreted;
+  general.mask.clear();
+  general.aligned = false;
+  general.split_rows = general.two_passes = false;
+  const auto tile = default_tile(general, /*light_mask=*/false);
+  if (!tile) return std::nullopt;
+  general.tile = *tile;
+  return general;
+}
+
 mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering) {
+  if (lowering == mask::LoweringKind::interpreted) return lowering;
   const bool evaluates = spec.direction == Direction::backward && spec.family == KernelFamily::mma;
   return evaluates && lowering != mask::LoweringKind::none ? mask::LoweringKind::expression : lowering;
 }

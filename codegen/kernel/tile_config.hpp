@@ -45,6 +45,10 @@ struct FamilyNeeds {
 /// `lowering`, or the next more general one that kernels of the spec's direction and family know.
 [[nodiscard]] mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lowering);
 
+/// The one kernel that serves in place of every spec of this direction, target, dtype and these head dims, whatever its
+/// mask and alignment. Nothing for a spec with a score, which is compiled in.
+[[nodiscard]] std::optional<KernelSpec> interpreted_of(const KernelSpec& spec);
+
 /// How the two warpgroups of a hopper backward share the product for dQ of one tile.
 struct QueryGradientShare {
   int columns;  ///< of dQ

@@ -101,6 +101,7 @@ std::string objection(const Program& program, Direction direction, LoweringKind 
     case LoweringKind::bit_tiles:
       return depends_on_head(program) ? "a mask that does not depend on h" : "";
     case LoweringKind::expression:
+    case LoweringKind::interpreted:
       break;
   }
   return "";

@@ -21,7 +21,7 @@ struct Lowering {
 [[nodiscard]] bool evaluates_in_few_registers(const Program& simplified);
 
 /// The first that serves, in the order of LoweringKind; never row_ranges in the backward, whose kernels hold rows of
-/// keys.
+/// keys, and never interpreted, which is asked for.
 [[nodiscard]] Lowering lower(const Program& simplified, Direction direction);
 /// The one asked for. Error: unsupported, if it would not give the mask.
 [[nodiscard]] Result<Lowering> lower_as(const Program& simplified, Direction direction, LoweringKind kind);

@@ -7,14 +7,18 @@
 //   out = sum of exp(score_k) value_k / (exp(sink) + sum of exp(score_k));  lse = log(exp(sink) + sum of exp(score_k)).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
+#include "flashspan/core/miss_policy.hpp"
 #include "flashspan/core/tensor.hpp"
 #include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
@@ -78,9 +82,27 @@ struct KernelRecord {
   std::int64_t spill_bytes = 0;
 };
 
+using AnyCall = std::variant<ForwardCall, BackwardCall>;
+
+struct PrepareOptions {
+  /// Most seconds that a call waits for its kernel, counted from the start of the compile; 0: as long as it takes. A
+  /// compiler cannot be stopped, so the compile goes on in the background, and its kernel is kept.
+  double time_out_seconds = 0;
+  /// Called by the thread that waits, once per call, in the order in which they are done: the call's place, and result.
+  std::function<void(std::size_t, const Result<KernelRecord>&)> progress;
+};
+
 struct AttentionOptions {
   LogSink log;                           ///< default: spdlog to standard error, level from FLASHSPAN_LOG
   std::optional<std::string> cache_dir;  ///< default: FLASHSPAN_CACHE_DIR, XDG cache, private temp; "" : memory only
+  /// Folders and bundles below the cache, ':' between them, asked in this order and never written; default:
+  /// FLASHSPAN_CACHE_PATH.
+  std::optional<std::string> cache_path;
+  /// Whether a kernel of a bundle serves that another version of NVRTC compiled than the one that is here, or if none
+  /// is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
+  std::optional<bool> accept_other_nvrtc;
+  /// Compiles at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
+  int compile_threads = 0;
 };
 
 /// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use. The last copy
@@ -102,9 +124,25 @@ class Attention {
   Result<KernelRecord> prepare(const ForwardCall& call);
   Result<KernelRecord> prepare(const BackwardCall& call);
 
+  /// prepare() of many calls, several at a time; calls that share a kernel compile it once. The results stand in the
+  /// order of the calls. Of a call's tensors none is read: any address of the right alignment does.
+  /// Error of each: as prepare(), and timed_out. The last copy of the Attention waits for compiles that go on.
+  std::vector<Result<KernelRecord>> prepare_all(const std::vector<AnyCall>& calls, const PrepareOptions& options = {});
+
+  /// From now on, what forward() and backward() do about a kernel that they would have to compile. One that is in the
+  /// cache on disk is still loaded. prepare() and prepare_all() compile as before. freeze(MissPolicy::compile) thaws.
+  ///
+  /// MissPolicy::interpret first makes the kernels that stand in: one for each direction, dtype and pair of head dims
+  /// among the kernels prepared so far; the calls of others are refused, as are calls with a score, which no such
+  /// kernel can take. A stand-in gives the same results up to the rounding of another order of sums, and takes a
+  /// workspace of its own size: ask workspace_bytes() after freeze(). A TilePlan that a stand-in made goes on with it.
+  /// Error: as prepare(), for a kernel that stands in; the policy is then as before.
+  Result<void> freeze(MissPolicy on_miss = MissPolicy::refuse);
+
   /// Checks every argument, then queues the work on call.stream (CUDA) or does it (CPU).
-  /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills. A call on
-  /// a stream that is being captured is refused if its kernel is not loaded; the capture goes on.
+  /// Error, before any launch: bad_argument, unsupported, workspace_too_small, compile_failed, kernel_spills,
+  /// not_prepared. A call on a stream that is being captured is refused if its kernel is not loaded; the capture goes
+  /// on.
   Result<void> forward(const ForwardCall& call);
   Result<void> backward(const BackwardCall& call);
 

@@ -79,7 +79,7 @@ struct CompileRequest {
   bool aligned = true;
   bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
   bool deterministic = false;  ///< as in BackwardCall
-  std::optional<std::string> cache_dir;  ///< as in AttentionOptions
+  std::optional<std::string> cache_dir, cache_path;  ///< as in AttentionOptions
 };
 
 /// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view

@@ -13,10 +13,34 @@
 #include "runtime/api/states.hpp"
 #include "runtime/attention/attention_op.hpp"
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/compile_limits.hpp"
+#include "runtime/attention/compile_queue.hpp"
+#include "runtime/attention/prepare_all.hpp"
 
 namespace flashspan {
 
+namespace {
+
+KernelRecord record_of(const attention::KernelProvider::Provided& provided) {
+  const attention::ReadyKernel& ready = *provided.ready;
+  return api::record_of(ready.metadata, ready.key, provided.warm ? "loaded" : cache::to_string(ready.outcome),
+                        ready.spec.lowering);
+}
+
+Result<KernelRecord> record_of(const Result<attention::KernelProvider::Provided>& provided) {
+  if (!provided) return provided.error();
+  return record_of(*provided);
+}
+
+}  // namespace
+
 struct Attention::State {
+  State(std::shared_ptr<backend::Backend> backend, std::shared_ptr<attention::KernelProvider> kernels,
+        int compile_threads)
+      : op(std::move(backend), std::move(kernels), [compile_threads](int running) {
+          return attention::may_compile(attention::machine_resources(), compile_threads, running);
+        }) {}
+
   attention::AttentionOp op;
   Mask full = Mask::full();
 
@@ -62,11 +86,7 @@ struct Attention::State {
   }
 
   [[nodiscard]] Result<KernelRecord> prepare(const attention::AttentionCall& call) {
-    const auto provided = op.prepare(call);
-    if (!provided) return provided.error();
-    const attention::ReadyKernel& ready = *provided->ready;
-    return api::record_of(ready.metadata, ready.key, provided->warm ? "loaded" : cache::to_string(ready.outcome),
-                          ready.spec.lowering);
+    return record_of(op.prepare(call));
   }
 };
 
@@ -78,9 +98,13 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   if (!max_loaded) return max_loaded.error();
   const LogSink log = options.log ? options.log : api::standard_log(settings.log);
   const auto folder = api::cache_folder(settings, options.cache_dir);
-  auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, log),
-                                                             api::dump_folders(settings, folder), log, *max_loaded);
-  return Attention(std::make_shared<State>(State{attention::AttentionOp(std::move(*backend), std::move(kernels))}));
+  const auto environment_accepts = api::accepts_other_nvrtc(settings);
+  if (!environment_accepts) return environment_accepts.error();
+  const auto layers = api::cache_layers(settings, options.cache_path);
+  auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, layers, log),
+                                                             api::dump_folders(settings, folder), log, *max_loaded,
+                                                             options.accept_other_nvrtc.value_or(*environment_accepts));
+  return Attention(std::make_shared<State>(*std::move(backend), std::move(kernels), options.compile_threads));
 }
 
 Device Attention::device() const { return state_->op.facts().device; }
@@ -96,6 +120,24 @@ Result<std::int64_t> Attention::workspace_bytes(const BackwardCall& call) const 
 Result<KernelRecord> Attention::prepare(const ForwardCall& call) { return state_->prepare(state_->call_of(call)); }
 
 Result<KernelRecord> Attention::prepare(const BackwardCall& call) { return state_->prepare(state_->call_of(call)); }
+
+std::vector<Result<KernelRecord>> Attention::prepare_all(const std::vector<AnyCall>& calls,
+                                                         const PrepareOptions& options) {
+  std::vector<attention::AttentionCall> filled;
+  filled.reserve(calls.size());
+  for (const AnyCall& call : calls) {
+    filled.push_back(std::visit([this](const auto& direction) { return state_->call_of(direction); }, call));
+  }
+  std::vector<Result<KernelRecord>> records(calls.size(), KernelRecord{});
+  const auto done = [&](std::size_t call, const Result<attention::KernelProvider::Provided>& provided) {
+    records[call] = record_of(provided);
+    if (options.progress) options.progress(call, records[call]);
+  };
+  attention::prepare_all(state_->op, state_->op.queue(), filled, {options.time_out_seconds, done});
+  return records;
+}
+
+Result<void> Attention::freeze(MissPolicy on_miss) { return state_->op.freeze(on_miss); }
 
 Result<void> Attention::forward(const ForwardCall& call) { return state_->op.run(state_->call_of(call)); }
 

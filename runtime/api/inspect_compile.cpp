@@ -145,7 +145,8 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   for (const Arch& arch : request.archs) {
     for (Direction direction : request.directions) tasks.push_back({arch, direction});
   }
-  const Compilation compilation{filled, *std::move(score_gradients), api::open_kernel_cache(folder, log),
+  const Compilation compilation{filled, *std::move(score_gradients),
+                                api::open_kernel_cache(folder, api::cache_layers(settings, request.cache_path), log),
                                 api::dump_folders(settings, folder), log};
   return compile_all(tasks, threads, compilation, progress);
 }

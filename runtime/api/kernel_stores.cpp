@@ -13,10 +13,12 @@ constexpr std::size_t memory_limit_bytes = std::size_t{128} << 20;
 }  // namespace
 
 std::shared_ptr<cache::KernelCache> open_kernel_cache(const std::optional<std::filesystem::path>& folder,
+                                                      const std::vector<std::filesystem::path>& layers,
                                                       const LogSink& log) {
   std::optional<cache::DiskStore> disk;
   if (folder) disk.emplace(*folder, log);
-  return std::make_shared<cache::KernelCache>(std::move(disk), memory_limit_bytes, log);
+  return std::make_shared<cache::KernelCache>(std::move(disk), memory_limit_bytes, log,
+                                              cache::open_layers(layers, log));
 }
 
 }  // namespace flashspan::api

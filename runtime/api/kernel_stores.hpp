@@ -4,14 +4,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cache/kernel_cache.hpp"
 #include "flashspan/core/log.hpp"
 
 namespace flashspan::api {
 
-/// Memory over the folder, or memory alone.
+/// Memory over the folder, if there is one, over the read-only layers.
 [[nodiscard]] std::shared_ptr<cache::KernelCache> open_kernel_cache(const std::optional<std::filesystem::path>& folder,
+                                                                    const std::vector<std::filesystem::path>& layers,
                                                                     const LogSink& log);
 
 }  // namespace flashspan::api

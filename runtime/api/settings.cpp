@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <sstream>
 #include <system_error>
 
 namespace flashspan::api {
@@ -67,6 +68,8 @@ Settings read_settings(const Environment& environment) {
   if (!settings.cuda_home) settings.cuda_home = given("CUDA_PATH");
   settings.virtual_env = given("VIRTUAL_ENV");
   settings.log = given("FLASHSPAN_LOG");
+  settings.cache_path = given("FLASHSPAN_CACHE_PATH");
+  settings.accept_other_nvrtc = given("FLASHSPAN_ACCEPT_OTHER_NVRTC");
   settings.max_loaded_kernels = given("FLASHSPAN_MAX_LOADED_KERNELS");
   return settings;
 }
@@ -99,6 +102,21 @@ std::vector<std::filesystem::path> dump_folders(const Settings& settings,
   if (cache) folders.push_back(*cache / "failed");
   if (const auto temp = private_temp_folder(settings)) folders.push_back(*temp / "failed");
   return folders;
+}
+
+std::vector<std::filesystem::path> cache_layers(const Settings& settings, const std::optional<std::string>& chosen) {
+  std::vector<std::filesystem::path> layers;
+  std::istringstream path(chosen ? *chosen : settings.cache_path.value_or(""));
+  for (std::string layer; std::getline(path, layer, ':');) {
+    if (!layer.empty()) layers.emplace_back(layer);
+  }
+  return layers;
+}
+
+Result<bool> accepts_other_nvrtc(const Settings& settings) {
+  const std::string text = settings.accept_other_nvrtc.value_or("0");
+  if (text == "0" || text == "1") return text == "1";
+  return Error{ErrorCode::bad_argument, "FLASHSPAN_ACCEPT_OTHER_NVRTC", text, "0 or 1", ""};
 }
 
 Result<std::size_t> max_loaded_kernels(const Settings& settings, std::size_t fallback) {

@@ -23,6 +23,8 @@ struct Settings {
   std::optional<std::string> cuda_home;           ///< CUDA_HOME, else CUDA_PATH
   std::optional<std::string> virtual_env;         ///< VIRTUAL_ENV: a Python prefix that may hold NVRTC
   std::optional<std::string> log;                 ///< FLASHSPAN_LOG: debug, info, warning, error or off
+  std::optional<std::string> cache_path;          ///< FLASHSPAN_CACHE_PATH: folders and bundles, ':' between them
+  std::optional<std::string> accept_other_nvrtc;  ///< FLASHSPAN_ACCEPT_OTHER_NVRTC: 0 or 1
   std::optional<std::string> max_loaded_kernels;  ///< FLASHSPAN_MAX_LOADED_KERNELS
 };
 
@@ -42,6 +44,12 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// Where the source of a kernel that does not compile goes, first choice first.
 [[nodiscard]] std::vector<std::filesystem::path> dump_folders(const Settings& settings,
                                                               const std::optional<std::filesystem::path>& cache);
+
+/// The read-only layers below the cache, in the order they are asked. `chosen` overrules the environment.
+[[nodiscard]] std::vector<std::filesystem::path> cache_layers(const Settings& settings,
+                                                              const std::optional<std::string>& chosen);
+/// Error: bad_argument, for anything but 0 or 1.
+[[nodiscard]] Result<bool> accepts_other_nvrtc(const Settings& settings);
 
 /// How many kernels an Attention keeps on its device: FLASHSPAN_MAX_LOADED_KERNELS, or `fallback` without it.
 /// Error: bad_argument, for anything but a whole number of 1 or more.

@@ -65,13 +65,6 @@ Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts&
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};
 }
 
-/// Enough for the spec's own kernel and for the one that may serve in its place.
-std::int64_t largest_workspace(const backend::Backend& backend, const CheckedCall& call) {
-  const auto fallback = kernel::fallback_of(call.spec);
-  return std::max(backend.workspace_bytes(call.spec, call.args),
-                  fallback ? backend.workspace_bytes(*fallback, call.args) : 0);
-}
-
 /// True if the call has no result to write.
 bool writes_nothing(const AttentionCall& call) {
   const auto has_elements = [](const TensorView& view) { return view.given() && view.element_count() != 0; };
@@ -82,35 +75,76 @@ bool writes_nothing(const AttentionCall& call) {
   return std::ranges::none_of(call.score_gradients, has_elements, &ScoreGradient::view);
 }
 
+}  // namespace
+
 UserText user_text(const AttentionCall& call) {
   return {&call.mask->program.source(), call.score != nullptr ? &call.score->program.source() : nullptr};
 }
 
-}  // namespace
-
 Result<std::int64_t> AttentionOp::workspace_bytes(const AttentionCall& call) const {
   const auto checked = check(call, facts());
   if (!checked) return checked.error();
-  return largest_workspace(*backend_, *checked);
+  return largest_workspace(*checked);
+}
+
+std::int64_t AttentionOp::largest_workspace(const CheckedCall& call) const {
+  std::int64_t bytes = backend_->workspace_bytes(call.spec, call.args);
+  const auto allow_for = [&](const std::optional<kernel::KernelSpec>& spec) {
+    if (spec) bytes = std::max(bytes, backend_->workspace_bytes(*spec, call.args));
+  };
+  allow_for(kernel::fallback_of(call.spec));
+  if (on_miss_ == MissPolicy::interpret) allow_for(kernel::interpreted_of(call.spec));
+  return bytes;
+}
+
+Result<void> AttentionOp::freeze(MissPolicy on_miss) {
+  if (on_miss == MissPolicy::interpret) {
+    if (auto made = stand_ins_.make(); !made) return made;
+  }
+  on_miss_ = on_miss;
+  return {};
+}
+
+Result<kernel::KernelSpec> AttentionOp::spec_of(const AttentionCall& call) const {
+  auto checked = check(call, facts());
+  if (!checked) return checked.error();
+  return std::move(checked->spec);
 }
 
 Result<KernelProvider::Provided> AttentionOp::prepare(const AttentionCall& call) {
-  const auto checked = check(call, facts());
-  if (!checked) return checked.error();
-  return kernels_->get(checked->spec, user_text(call));
+  const auto spec = spec_of(call);
+  if (!spec) return spec.error();
+  return kernels_->get(*spec, user_text(call));
 }
 
 Result<KernelProvider::Provided> AttentionOp::provide(const AttentionCall& call, const CheckedCall& checked) {
   if (auto warm = kernels_->find(checked.spec)) return KernelProvider::Provided{std::move(warm), true};
   // What a warm call takes, its back end checks. A call that is refused should not compile anything.
-  const std::int64_t takes = largest_workspace(*backend_, checked);
+  const std::int64_t takes = largest_workspace(checked);
   if (auto large = backend::check_workspace(call.workspace, call.workspace_bytes, takes); !large) return large.error();
   // Loading a module is work on the device, which would end up in the graph or break its capture.
   if (backend_->is_capturing(call.stream)) {
     return bad_argument("stream", "one that is being captured, and a call whose kernel is not loaded",
                         "calls that prepare() was called for before the capture");
   }
-  return kernels_->get(checked.spec, user_text(call));
+  const MissPolicy on_miss = on_miss_;
+  if (on_miss == MissPolicy::interpret) return provide_stand_in(call, checked);
+  return kernels_->get(checked.spec, user_text(call), on_miss);
+}
+
+Result<KernelProvider::Provided> AttentionOp::provide_stand_in(const AttentionCall& call, const CheckedCall& checked) {
+  if (!stand_ins_.is_queued(checked.spec)) {  // what is in the cache is no miss
+    auto own = kernels_->get(checked.spec, user_text(call), MissPolicy::refuse);
+    if (own || own.error().code != ErrorCode::not_prepared) return own;
+  }
+  return stand_ins_.serve(checked.spec, user_text(call));
+}
+
+std::shared_ptr<const ReadyKernel> AttentionOp::kernel_of_plan(const TilePlan& plan, const kernel::KernelSpec& spec,
+                                                               const std::shared_ptr<const ReadyKernel>& own) const {
+  if (!plan.made || plan.kernel == own->key.bytes) return own;
+  auto stand_in = stand_ins_.find(spec);
+  return stand_in != nullptr && stand_in->key.bytes == plan.kernel ? stand_in : own;
 }
 
 Result<void> AttentionOp::run(const AttentionCall& call) {
@@ -119,9 +153,10 @@ Result<void> AttentionOp::run(const AttentionCall& call) {
   if (writes_nothing(call)) return {};
   const auto provided = provide(call, *checked);
   if (!provided) return provided.error();
-  const ReadyKernel& ready = *provided->ready;
-  if (call.plan == nullptr) return backend_->run(*ready.kernel, ready.spec, checked->args);
-  const TilePlan needed = plan_of(call, checked->args.shape, ready.key);
+  if (call.plan == nullptr) return backend_->run(*provided->ready->kernel, provided->ready->spec, checked->args);
+  const std::shared_ptr<const ReadyKernel> planner = kernel_of_plan(*call.plan, checked->spec, provided->ready);
+  const ReadyKernel& ready = *planner;
+  const TilePlan needed = plan_of(call, checked->args.shape, ready);
   if (auto same = check_plan(*call.plan, needed); !same) return same.error();
   checked->args.planned = call.plan->made;
   auto done = backend_->run(*ready.kernel, ready.spec, checked->args);

@@ -24,6 +24,16 @@ void place_rows(const TensorView& view, RowPlacement& placement) {
   }
 }
 
+/// Error: unsupported.
+Result<kernel::KernelSpec> interpreted_spec(const kernel::KernelSpec& spec) {
+  if (auto general = kernel::interpreted_of(spec)) return *std::move(general);
+  if (!spec.score.empty()) {
+    return Error{ErrorCode::unsupported, "score", "a score program with an interpreted mask",
+                 "scores as they are: score programs are compiled into their kernels", ""};
+  }
+  return kernel::default_tile(spec, false).error();
+}
+
 }  // namespace
 
 RowPlacement row_placement(const AttentionCall& call) {
@@ -57,6 +67,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   if (score != nullptr) spec.score = score->signature;
   spec.score_gradients = choice.score_gradients;
   spec.aligned = choice.aligned;
+  if (lowering_of(mask, choice.direction).kind == mask::LoweringKind::interpreted) return interpreted_spec(spec);
   spec.family = kernel::choose_family(spec, choice.needs).family;
   spec.two_passes = kernel::takes_two_passes(spec, choice.needs);
   spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);

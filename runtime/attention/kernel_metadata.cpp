@@ -35,8 +35,10 @@ std::string to_text(const KernelMetadata& metadata) {
                             {"target", metadata.target},
                             {"compiler", metadata.compiler},
                             {"options", metadata.options},
+                            {"alias", metadata.alias},
                             {"report", {{"ms", metadata.report.milliseconds}, {"entries", entries}}},
-                            {"created", metadata.created_unix_seconds}};
+                            {"created", metadata.created_unix_seconds},
+                            {"does_not_fit", metadata.does_not_fit}};
   // A user's text may hold bytes that are not UTF-8; they are replaced rather than refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -55,6 +57,8 @@ std::optional<KernelMetadata> metadata_from_text(const std::string& text) {
       metadata.report.entries.push_back(entry_from_json(entry));
     }
     metadata.created_unix_seconds = json.at("created").get<std::int64_t>();
+    metadata.alias = json.value("alias", std::string());
+    metadata.does_not_fit = json.value("does_not_fit", std::string());
     return metadata;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

@@ -17,8 +17,12 @@ struct KernelMetadata {
   std::string target;
   std::string compiler;
   std::vector<std::string> options;
+  std::string alias;              ///< key of what was compiled, without what compiled it; empty if that has no meaning
   backend::CompileReport report;  ///< without its log
   std::int64_t created_unix_seconds = 0;
+  /// Why there is no binary: the kernel does not fit its registers, and another one serves in its place. Empty: there
+  /// is.
+  std::string does_not_fit;
 };
 
 /// JSON text.

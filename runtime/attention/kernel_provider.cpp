@@ -33,14 +33,27 @@ cache::KernelKey key_of(const kernel::SourceText& source, const std::vector<std:
   return cache::KernelKey::of(parts);
 }
 
+/// In the place of a compiler in the alias of an entry.
+constexpr const char* any_compiler = "any compiler";
+
 std::int64_t unix_seconds_now() {
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
 }
 
+std::string expression_lines(const UserText& text) {
+  return "expression: " + *text.mask + (text.score != nullptr ? "\nscore: " + *text.score : "");
+}
+
 /// Whether another kernel serves in place of one that failed so.
 bool has_fallback(const Error& error, const kernel::KernelSpec& spec) {
   return error.code == ErrorCode::kernel_spills && kernel::fallback_of(spec);
+}
+
+Error not_prepared(const kernel::KernelSpec& spec, const UserText& text, const char* state) {
+  return Error{ErrorCode::not_prepared, "kernel", spec.summary() + ", " + state,
+               "a kernel that prepare() was called for, or that is in the cache: this Attention is frozen",
+               expression_lines(text)};
 }
 
 std::string milliseconds_text(double milliseconds) {
@@ -62,12 +75,14 @@ Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelS
 }
 
 KernelProvider::KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
-                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded)
+                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded,
+                               bool accept_other_compilers)
     : backend_(std::move(backend)),
       cache_(std::move(cache)),
       dump_directories_(std::move(dump_directories)),
       log_(std::move(log)),
-      max_loaded_(max_loaded) {}
+      max_loaded_(max_loaded),
+      accept_other_compilers_(accept_other_compilers) {}
 
 std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec& spec) {
   const std::shared_lock lock(mutex_);
@@ -80,10 +95,20 @@ std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec
   return found->second.ready;
 }
 
-Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& spec, const UserText& text) {
+std::vector<kernel::KernelSpec> KernelProvider::loaded_specs() {
+  const std::shared_lock lock(mutex_);
+  std::vector<kernel::KernelSpec> specs;
+  specs.reserve(ready_.size());
+  for (const auto& [spec, entry] : ready_) specs.push_back(spec);
+  return specs;
+}
+
+Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& spec, const UserText& text,
+                                                     MissPolicy on_miss) {
   if (auto warm = find(spec)) return Provided{std::move(warm), true};
+  const bool compiles = on_miss != MissPolicy::refuse;
   std::promise<Outcome> promise;
-  std::optional<std::shared_future<Outcome>> someone_elses;
+  std::optional<Flight> someone_elses;
   std::vector<std::shared_ptr<const ReadyKernel>> evicted;
   Stay stay = Stay::for_good;
   {
@@ -93,20 +118,22 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
       someone_elses = found->second;
     } else {
       evicted = evict();
-      in_flight_.emplace(spec, promise.get_future().share());
+      in_flight_.emplace(spec, Flight{promise.get_future().share(), compiles});
       // To follow a kernel's launches costs each of them something. So only the second half of the limit is followed
       // and can be evicted: programs with few kernels, which is most, pay nothing.
       if (ready_.size() + in_flight_.size() > max_loaded_ / 2) stay = Stay::until_evicted;
     }
   }
   if (someone_elses) {
-    const Outcome& made = someone_elses->get();
+    if (someone_elses->compiles && !compiles) return not_prepared(spec, text, "which another thread is compiling");
+    const Outcome& made = someone_elses->outcome.get();
+    if (!made && made.error().code == ErrorCode::not_prepared && compiles) return get(spec, text, on_miss);
     if (!made) return made.error();
     return Provided{*made, false};
   }
   for (const auto& unloaded : evicted) log_(LogLevel::debug, "unloaded " + unloaded->metadata.summary);
   evicted.clear();
-  Outcome made = make_without_exceptions(spec, text, stay);
+  Outcome made = make_without_exceptions(spec, text, on_miss, stay);
   {
     const std::unique_lock lock(mutex_);
     if (made) ready_.try_emplace(spec, *made, ++clock_);
@@ -137,24 +164,25 @@ std::vector<std::shared_ptr<const ReadyKernel>> KernelProvider::evict() {
 }
 
 KernelProvider::Outcome KernelProvider::make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text,
-                                                                Stay stay) {
+                                                                MissPolicy on_miss, Stay stay) {
   // An exception (out of memory, a failing compiler library) must not leave the threads that wait with no answer.
   try {
-    return make(spec, text, stay);
+    return make(spec, text, on_miss, stay);
   } catch (const std::exception& failure) {
     return Error{ErrorCode::compile_failed, "kernel", failure.what(), "a build without exceptions",
                  "spec: " + spec.summary()};
   }
 }
 
-KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text, Stay stay) {
-  auto built = build(spec, text);
+KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss,
+                                             Stay stay) {
+  auto built = build(spec, text, on_miss);
   if (!built) return built.error();
   auto loaded = backend_->load(built->entry->artifact, built->spec);
   if (!loaded) {
     // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
     cache_->discard(built->key, loaded.error().message());
-    built = build(spec, text);
+    built = build(spec, text, on_miss);
     if (!built) return built.error();
     loaded = backend_->load(built->entry->artifact, built->spec);
     if (!loaded) {
@@ -168,44 +196,89 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
       ReadyKernel{std::move(*loaded), std::move(built->spec), built->key, built->outcome, std::move(built->metadata)});
 }
 
-Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text) {
-  auto built = build_one(spec, text);
+Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss) {
+  auto built = build_one(spec, text, on_miss);
   if (built || !has_fallback(built.error(), spec)) return built;
   const kernel::KernelSpec fallback = *kernel::fallback_of(spec);
   log_(LogLevel::warning, spec.summary() + ": " + built.error().got + "; " + fallback.summary() +
                               " serves in its place, slower: mask or score take too many registers");
-  return build_one(fallback, text);
+  return build_one(fallback, text, on_miss);
 }
 
-Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text) {
+Result<cache::Entry> KernelProvider::compile(const kernel::SourceText& source, const kernel::KernelSpec& spec,
+                                             KernelMetadata metadata) {
+  auto binary = backend_->compile(source, spec);
+  metadata.created_unix_seconds = unix_seconds_now();
+  if (!binary) {
+    if (!has_fallback(binary.error(), spec)) return binary.error();
+    metadata.does_not_fit = binary.error().got;
+    return cache::Entry{to_text(metadata), {}};
+  }
+  metadata.report = std::move(binary->report);
+  return cache::Entry{to_text(metadata), std::move(binary->bytes)};
+}
+
+Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text,
+                                              MissPolicy on_miss) {
   auto source = emit(backend_->language(), spec);
   if (!source) return source.error();
-  const auto compiler = backend_->compiler_identity();
-  if (!compiler) return compiler.error();
-  const std::vector<std::string> options = backend_->compile_options(spec);
   const std::string target = kernel::to_string(spec.target);
+  std::optional<cache::KernelKey> alias;
+  if (const auto portable = backend_->portable_options(spec)) alias = key_of(*source, *portable, any_compiler, target);
   BuiltKernel built;
   built.spec = spec;
-  built.key = key_of(*source, options, *compiler, target);
-
-  const auto compile = [&]() -> Result<cache::Entry> {
-    auto binary = backend_->compile(*source, spec);
-    if (!binary && has_fallback(binary.error(), spec)) return binary.error();
-    if (!binary) return explain_failure(binary.error(), *source, spec, built.key, text);
-    KernelMetadata metadata{spec.to_text(), spec.summary(),    target, *compiler, options,
-                            binary->report, unix_seconds_now()};
-    return cache::Entry{to_text(metadata), std::move(binary->bytes)};
-  };
-  auto found = cache_->get(built.key, compile);
-  if (!found && has_fallback(found.error(), spec)) return found.error();
-  if (!found) {
-    log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
-    return found.error();
+  const auto compiler = backend_->compiler_identity();
+  if (!compiler) {
+    // A machine without a compiler has what was shipped to it.
+    auto shipped = accept_other_compilers_ && alias ? cache_->find_alias(*alias) : std::nullopt;
+    if (!shipped) return compiler.error();
+    built.key = shipped->first;
+    return finish(std::move(built), shipped->second);
   }
-  built.entry = found->entry;
-  built.outcome = found->outcome;
+  const std::vector<std::string> options = backend_->compile_options(spec);
+  built.key = key_of(*source, options, *compiler, target);
+  const auto builder = [&]() -> Result<cache::Entry> {
+    if (on_miss == MissPolicy::warn) {
+      log_(LogLevel::warning, "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
+    }
+    auto entry =
+        compile(*source, spec,
+                {spec.to_text(), spec.summary(), target, *compiler, options, alias ? alias->to_text() : "", {}, 0, {}});
+    if (!entry) return explain_failure(entry.error(), *source, spec, built.key, text);
+    return entry;
+  };
+  auto found = accept_other_compilers_ && alias ? find_or_accept(built.key, *alias) : std::nullopt;
+  if (!found && on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  if (found) return finish(std::move(built), *found);
+  if (on_miss == MissPolicy::refuse) {
+    log_(LogLevel::warning, "not prepared: " + spec.summary() + ", key " + built.key.to_text());
+    return not_prepared(spec, text, "which is not compiled");
+  }
+  const auto made = cache_->get(built.key, builder);
+  if (!made) {
+    log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
+    return made.error();
+  }
+  return finish(std::move(built), *made);
+}
+
+std::optional<cache::KernelCache::Found> KernelProvider::find_or_accept(cache::KernelKey& key,
+                                                                        const cache::KernelKey& alias) {
+  if (auto exact = cache_->find(key)) return exact;
+  auto other = cache_->find_alias(alias);
+  if (!other) return std::nullopt;
+  key = other->first;
+  return std::move(other->second);
+}
+
+Result<BuiltKernel> KernelProvider::finish(BuiltKernel built, const cache::KernelCache::Found& found) const {
+  built.entry = found.entry;
+  built.outcome = found.outcome;
   if (auto metadata = metadata_from_text(built.entry->metadata)) built.metadata = std::move(*metadata);
-  built.metadata.summary = spec.summary();
+  if (!built.metadata.does_not_fit.empty()) {
+    return Error{ErrorCode::kernel_spills, "kernel", built.metadata.does_not_fit, "", "spec: " + built.spec.summary()};
+  }
+  built.metadata.summary = built.spec.summary();
   log_build(built);
   return built;
 }
@@ -213,8 +286,7 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
 Error KernelProvider::explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const {
   const auto dumped = dump_source(source, key.to_text(), dump_directories_);
-  std::string context = "expression: " + *text.mask + (text.score != nullptr ? "\nscore: " + *text.score : "") +
-                        "\nspec: " + spec.summary();
+  std::string context = expression_lines(text) + "\nspec: " + spec.summary();
   context += "\nsource: " + (dumped ? dumped->string() : std::string("not kept, no directory could be written to"));
   error.detail = context + (error.detail.empty() ? "" : "\n" + error.detail);
   return error;

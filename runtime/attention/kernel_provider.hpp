@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "codegen/kernel/source_text.hpp"
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
+#include "flashspan/core/miss_policy.hpp"
 #include "runtime/attention/kernel_metadata.hpp"
 #include "runtime/backend/backend.hpp"
 
@@ -65,19 +67,28 @@ class KernelProvider {
   /// `dump_directories`: where the source of a kernel that does not compile is kept, first choice first.
   /// `max_loaded`: past it, the kernel least recently used makes room for a new one. Kernels that somebody holds, or
   /// that their device cannot give up yet, stay; only they can make it more.
+  /// `accept_other_compilers`: whether entries of bundles serve that another version of the compiler made.
   KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
                  std::vector<std::filesystem::path> dump_directories, LogSink log,
-                 std::size_t max_loaded = default_max_loaded_kernels);
+                 std::size_t max_loaded = default_max_loaded_kernels, bool accept_other_compilers = false);
 
   /// The kernel if it is on the device, else null.
   [[nodiscard]] std::shared_ptr<const ReadyKernel> find(const kernel::KernelSpec& spec);
-  /// A failure is not remembered: the next call tries again.
-  /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error.
-  [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text);
+  /// Those on the device now.
+  [[nodiscard]] std::vector<kernel::KernelSpec> loaded_specs();
+  /// A failure is not remembered: the next call tries again. With MissPolicy::refuse nothing is compiled, nor is
+  /// anybody's compile waited for.
+  /// Error: compile_failed (with expression, spec, log and dump path), kernel_spills, missing_component, device_error,
+  /// not_prepared.
+  [[nodiscard]] Result<Provided> get(const kernel::KernelSpec& spec, const UserText& text,
+                                     MissPolicy on_miss = MissPolicy::compile);
+
+  void warn(const std::string& line) const { log_(LogLevel::warning, line); }
 
   /// Steps before the device: text, key, cache or compiler. For compiling ahead of time. Of a kernel that does not fit
-  /// its registers, a warning is logged and the fallback is built.
-  [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text);
+  /// its registers, a warning is logged and the fallback is built; the cache remembers which those are.
+  [[nodiscard]] Result<BuiltKernel> build(const kernel::KernelSpec& spec, const UserText& text,
+                                          MissPolicy on_miss = MissPolicy::compile);
 
  private:
   using Outcome = Result<std::shared_ptr<const ReadyKernel>>;
@@ -89,14 +100,27 @@ class KernelProvider {
     std::shared_ptr<const ReadyKernel> ready;
     std::atomic<std::uint64_t> last_use;  ///< the time of its last get(), as clock_ counts
   };
+  /// A kernel in the making, by the thread that asked first.
+  struct Flight {
+    std::shared_future<Outcome> outcome;
+    bool compiles = true;  ///< false: that thread refuses to
+  };
   using Kernels = std::unordered_map<kernel::KernelSpec, Entry, kernel::KernelSpecHash>;
 
   /// Takes kernels out of the map, least recently used first, until one more fits the limit beside those in it and in
   /// flight. `mutex_` is held; the caller destroys them after releasing it, since unloading takes time.
   [[nodiscard]] std::vector<std::shared_ptr<const ReadyKernel>> evict();
-  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
-  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, Stay stay);
-  [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text);
+  [[nodiscard]] Outcome make_without_exceptions(const kernel::KernelSpec& spec, const UserText& text,
+                                                MissPolicy on_miss, Stay stay);
+  [[nodiscard]] Outcome make(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss, Stay stay);
+  [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
+  /// The entry of `key`, else of a bundle by the alias; `key` is then that entry's.
+  [[nodiscard]] std::optional<cache::KernelCache::Found> find_or_accept(cache::KernelKey& key,
+                                                                        const cache::KernelKey& alias);
+  /// What is known of a binary that was found. Error: kernel_spills, for a note that there is none.
+  [[nodiscard]] Result<BuiltKernel> finish(BuiltKernel built, const cache::KernelCache::Found& found) const;
+  [[nodiscard]] Result<cache::Entry> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec,
+                                             KernelMetadata metadata);
   [[nodiscard]] Error explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const;
   void log_build(const BuiltKernel& built) const;
@@ -106,12 +130,13 @@ class KernelProvider {
   std::vector<std::filesystem::path> dump_directories_;
   LogSink log_;
   std::size_t max_loaded_;
+  bool accept_other_compilers_;
 
   /// Counts kernels made. Uses between two of them are not told apart, so that a warm call has nothing to count up.
   std::atomic<std::uint64_t> clock_ = 0;
   std::shared_mutex mutex_;  // guards the two maps
   Kernels ready_;
-  std::unordered_map<kernel::KernelSpec, std::shared_future<Outcome>, kernel::KernelSpecHash> in_flight_;
+  std::unordered_map<kernel::KernelSpec, Flight, kernel::KernelSpecHash> in_flight_;
 };
 
 }  // namespace flashspan::attention

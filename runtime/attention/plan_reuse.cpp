@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cstddef>
+#include <functional>
+#include <string>
 
 #include "runtime/attention/tensor_rule.hpp"
 
@@ -28,8 +30,11 @@ std::uint64_t hash_of(const mask::Bindings& bindings) {
 
 }  // namespace
 
-TilePlan plan_of(const AttentionCall& call, const AttentionShape& shape, const cache::KernelKey& kernel) {
-  return TilePlan{true, kernel.bytes, shape, call.workspace, hash_of(call.mask->bindings)};
+TilePlan plan_of(const AttentionCall& call, const AttentionShape& shape, const ReadyKernel& kernel) {
+  std::uint64_t data = hash_of(call.mask->bindings);
+  // One interpreted kernel is that of every mask: there, the program is data as well.
+  if (kernel.spec.lowering == mask::LoweringKind::interpreted) data ^= std::hash<std::string>()(call.mask->signature);
+  return TilePlan{true, kernel.key.bytes, shape, call.workspace, data};
 }
 
 Result<void> check_plan(const TilePlan& held, const TilePlan& needed) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,13 @@ class Backend {
   [[nodiscard]] virtual Result<std::string> compiler_identity() = 0;
   /// Options that compile() passes, without paths; part of every key.
   [[nodiscard]] virtual std::vector<std::string> compile_options(const kernel::KernelSpec& spec) const = 0;
+
+  /// Those of compile_options() that no version of the compiler changes. Nothing: a binary that another compiler made
+  /// does not serve, whatever its options.
+  [[nodiscard]] virtual std::optional<std::vector<std::string>> portable_options(
+      const kernel::KernelSpec& /*spec*/) const {
+    return std::nullopt;
+  }
 
   /// Error: compile_failed with the log in `detail`, kernel_spills.
   [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;

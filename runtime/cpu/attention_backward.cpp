@@ -39,7 +39,8 @@ class Backward {
         workspace_(workspace),
         mask_(args.mask_bindings, sizes.shape.q_len, sizes.shape.kv_len),
         score_(args.score_bindings, sizes.shape.q_len, sizes.shape.kv_len),
-        context_{functions, sizes, mask_.data(), score_.data()},
+        context_{functions, sizes, TileMask(functions, args.mask_program, args.mask_bindings, sizes, mask_),
+                 score_.data()},
         by_query_(workspace.by_query_counts, workspace.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
         by_key_(workspace.by_key_counts, workspace.by_key_tiles, sizes.k_tiles, sizes.q_tiles),
         scratch_([this] { return Scratch(sizes_, functions_.score_tile != nullptr); }) {}

@@ -21,8 +21,8 @@ void TileVisibility::set(const TileContext& context, const TilePosition& positio
   const std::int64_t cols = sizes.cols_of(position.key.index);
   masked_ = position.key.partial || cols % vector_columns != 0;
   if (position.key.partial) {
-    context.functions.mask_tile(context.mask, position.b, position.h, position.q_tile * sizes.block_m,
-                                position.key.index * sizes.block_n, rows, cols, words_.data());
+    context.mask.evaluate(position.b, position.h, position.q_tile * sizes.block_m, position.key.index * sizes.block_n,
+                          rows, cols, words_.data());
   } else if (masked_) {
     show_all(sizes, rows, cols);
   }

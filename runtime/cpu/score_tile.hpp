@@ -8,6 +8,7 @@
 #include "runtime/cpu/call_sizes.hpp"
 #include "runtime/cpu/program_binding.hpp"
 #include "runtime/cpu/tile_lists.hpp"
+#include "runtime/cpu/tile_mask.hpp"
 #include "runtime/cpu/tile_product.hpp"
 
 namespace flashspan::cpu {
@@ -33,7 +34,7 @@ class AlignedFloats {
 struct TileContext {
   const TileFunctions& functions;
   const CallSizes& sizes;
-  const ProgramData* mask;
+  TileMask mask;
   const ProgramData* score;
 };
 

@@ -44,7 +44,7 @@ struct TileFunctions {
                          std::uint8_t* flags);
 
   /// Visibility of a tile's pairs; returns how many are visible. Words past the last column are not written.
-  /// Lowering `expression` only.
+  /// Not for lowerings `none` and `interpreted`.
   std::int64_t (*mask_tile)(const ProgramData* program, std::int64_t b, std::int64_t h, std::int64_t q_begin,
                             std::int64_t k_begin, std::int64_t rows, std::int64_t cols, std::uint16_t* bits);
   /// results = the score program of `scores`, which may be the same memory; the derivative in the backward only.

@@ -9,6 +9,7 @@
 #include "codegen/mask/tile_intervals.hpp"
 #include "runtime/cpu/program_binding.hpp"
 #include "runtime/cpu/tile_lists.hpp"
+#include "runtime/cpu/tile_mask.hpp"
 
 namespace flashspan::cpu {
 namespace {
@@ -26,12 +27,11 @@ struct Block {
 /// Classes of the tiles of one band of query tiles of one plan row.
 class BandClassifier {
  public:
-  BandClassifier(const TileFunctions& functions, const mask::Program& program, const mask::Bindings& bindings,
-                 const ProgramData* data, const CallSizes& sizes, std::int64_t b, std::int64_t h, std::int64_t q_begin)
-      : functions_(functions),
+  BandClassifier(const TileMask& mask, const mask::Program& program, const mask::Bindings& bindings,
+                 const CallSizes& sizes, std::int64_t b, std::int64_t h, std::int64_t q_begin)
+      : mask_(mask),
         program_(program),
         bindings_(bindings),
-        data_(data),
         sizes_(sizes),
         b_(b),
         h_(h),
@@ -103,14 +103,13 @@ class BandClassifier {
     const std::int64_t rows = sizes_.rows_of(q);
     const std::int64_t cols = sizes_.cols_of(k);
     const std::int64_t visible =
-        functions_.mask_tile(data_, b_, h_, q * sizes_.block_m, k * sizes_.block_n, rows, cols, bits_.data());
+        mask_.evaluate(b_, h_, q * sizes_.block_m, k * sizes_.block_n, rows, cols, bits_.data());
     return visible == 0 ? TileClass::empty : visible == rows * cols ? TileClass::full : TileClass::partial;
   }
 
-  const TileFunctions& functions_;
+  const TileMask& mask_;
   const mask::Program& program_;
   const mask::Bindings& bindings_;
-  const ProgramData* data_;
   const CallSizes& sizes_;
   std::int64_t b_, h_, q_begin_, q_end_;
   std::vector<TileClass> classes_;
@@ -139,12 +138,13 @@ void transpose_lists(const CallSizes& sizes, const Workspace& workspace, std::in
 void plan_tiles(const TileFunctions& functions, const mask::Program& program, const mask::Bindings& bindings,
                 const CallSizes& sizes, const Workspace& workspace) {
   const ProgramBinding binding(&bindings, sizes.shape.q_len, sizes.shape.kv_len);
+  const TileMask mask(functions, &program, &bindings, sizes, binding);
   const std::int64_t plan_rows = sizes.plan_batch * sizes.plan_heads;
   const std::int64_t bands = ceil_divide(sizes.q_tiles, band_tiles);
   tbb::parallel_for(std::int64_t{0}, plan_rows * bands, [&](std::int64_t task) {
     const std::int64_t plan_row = task / bands;
-    BandClassifier band(functions, program, bindings, binding.data(), sizes, plan_row / sizes.plan_heads,
-                        plan_row % sizes.plan_heads, task % bands * band_tiles);
+    BandClassifier band(mask, program, bindings, sizes, plan_row / sizes.plan_heads, plan_row % sizes.plan_heads,
+                        task % bands * band_tiles);
     band.classify_band();
     for (std::int64_t q = band.q_begin(); q < band.q_end(); ++q) {
       const std::int64_t row = plan_row * sizes.q_tiles + q;

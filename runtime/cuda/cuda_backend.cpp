@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "runtime/cuda/launch_arguments.hpp"
 #include "runtime/cuda/launch_grids.hpp"
 #include "runtime/cuda/nvrtc_compiler.hpp"
+#include "runtime/cuda/program_code.hpp"
 #include "runtime/cuda/tensor_maps.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 
@@ -26,6 +28,7 @@ struct PreparedCall {
   LaunchGrids grids;
   flashspan_device::AttentionParameters attention;  ///< its plan and delta stand in the caller's workspace
   flashspan_device::ProgramArguments mask;
+  flashspan_device::ProgramCode code;  ///< of an interpreted mask
   flashspan_device::ProgramArguments score;
   flashspan_device::ScoreGradientArguments score_gradients;
   flashspan_device::TensorMaps maps;  ///< of the hopper family
@@ -37,7 +40,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   const PlanSize size = plan_size(spec, args);
   auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
-  if (args.planned) grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
+  if (args.planned) grids->plan_program = grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size, score_sums(args));
   if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
@@ -50,6 +53,12 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   call.mask = *mask;
   call.score = *score;
   call.score_gradients = score_gradient_arguments(args, layout);
+  if (spec.lowering == mask::LoweringKind::interpreted) {
+    const auto code = program_code(*args.mask_program);
+    if (!code) return code.error();
+    call.code = *code;
+    call.mask.code = code_place(args.workspace, layout);
+  }
   if (spec.family != kernel::KernelFamily::hopper) return {};
   return describe_inputs(driver, spec, args, call.maps);
 }
@@ -121,6 +130,10 @@ class CudaBackend final : public backend::Backend {
     return compiler_.options(spec.target.arch);
   }
 
+  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(const KernelSpec& spec) const override {
+    return NvrtcCompiler::options(0, 0, spec.target.arch);
+  }
+
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, const KernelSpec& spec) override {
     const auto compiler = compiler_.get();
     if (!compiler) return compiler.error();
@@ -169,7 +182,14 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   PreparedCall call{};
   if (const auto prepared = prepare(*device_.driver, spec, args, call); !prepared) return prepared;
   if (auto zeroed = zero_tickets(*device_.driver, call, args.stream); !zeroed) return zeroed;
+  const auto& loaded = static_cast<const CudaKernel&>(kernel);
   const LaunchGrids& grids = call.grids;
+  if (grids.plan_program != 0) {
+    std::array<void*, 2> arguments{&call.code, &call.mask};
+    auto queued = loaded.launch(EntryPoint::plan_program, grids.plan_program, flashspan_device::max_instructions,
+                                args.stream, arguments);
+    if (!queued) return queued;
+  }
   const auto [most_blocks, threads] = block_shape(spec, facts_.processors);
   const std::int64_t sink_blocks = args.sink_gradient.given() ? grids.backward_sink : 0;
   struct Step {
@@ -194,7 +214,6 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
        {EntryPoint::backward_query_gradient, query_gradient_blocks, spec.two_passes ? threads : rounding_threads}}};
   // Kernels that take no maps do not look at the fourth.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
-  const auto& loaded = static_cast<const CudaKernel&>(kernel);
   for (const Step& step : steps) {
     if (step.blocks == 0) continue;
     if (auto queued = loaded.launch(step.entry, step.blocks, step.threads, args.stream, arguments); !queued) {

@@ -15,6 +15,8 @@ namespace {
 
 const char* name_of(EntryPoint entry) {
   switch (entry) {
+    case EntryPoint::plan_program:
+      return kernel::entry_plan_program;
     case EntryPoint::plan_classify:
       return kernel::entry_plan_classify;
     case EntryPoint::plan_evaluate:
@@ -49,6 +51,7 @@ const char* name_of(EntryPoint entry) {
 std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::KernelSpec& spec) {
   const std::int64_t shared = kernel::shared_memory_bytes(spec);
   std::vector<std::pair<EntryPoint, std::int64_t>> entries;
+  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(EntryPoint::plan_program, 0);
   if (spec.lowering != mask::LoweringKind::none) {
     for (const EntryPoint planner : {EntryPoint::plan_classify, EntryPoint::plan_evaluate, EntryPoint::plan_lists}) {
       entries.emplace_back(planner, 0);

@@ -16,6 +16,7 @@
 namespace flashspan::cuda {
 
 enum class EntryPoint {
+  plan_program,
   plan_classify,
   plan_evaluate,
   plan_lists,

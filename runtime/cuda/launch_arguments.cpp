@@ -183,4 +183,8 @@ flashspan_device::ScoreGradientArguments score_gradient_arguments(const backend:
   return arguments;
 }
 
+flashspan_device::ProgramCode* code_place(void* workspace, const WorkspaceLayout& layout) {
+  return static_cast<flashspan_device::ProgramCode*>(part_address(workspace, layout.code));
+}
+
 }  // namespace flashspan::cuda

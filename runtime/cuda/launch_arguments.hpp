@@ -27,5 +27,7 @@ namespace flashspan::cuda {
 /// The results of a call's score gradients, their sums in args.workspace; none if the call has none. The run is `add`.
 [[nodiscard]] flashspan_device::ScoreGradientArguments score_gradient_arguments(const backend::LaunchArgs& args,
                                                                                 const WorkspaceLayout& layout);
+/// Where plan_program puts the code of an interpreted mask: ProgramArguments::code.
+[[nodiscard]] flashspan_device::ProgramCode* code_place(void* workspace, const WorkspaceLayout& layout);
 
 }  // namespace flashspan::cuda

@@ -40,12 +40,13 @@ Result<void> check_grid(const char* entry, std::int64_t grid) {
 }
 
 /// See the entry points in templates/plan.
-void plan_grids(LaunchGrids& grids, Direction direction, const PlanSize& plan) {
+void plan_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const PlanSize& plan) {
   const auto list_blocks = [](std::int64_t rows) { return divide_up(rows, flashspan_device::rows_per_list_block); };
   const std::int64_t per_list =
-      list_blocks(plan.query_tiles) + (direction == Direction::backward ? list_blocks(plan.key_tiles) : 0);
+      list_blocks(plan.query_tiles) + (spec.direction == Direction::backward ? list_blocks(plan.key_tiles) : 0);
   grids.plan_lists = blocks(per_list, plan.heads, plan.batch);
   if (grids.plan_lists == 0) return;
+  grids.plan_program = spec.lowering == mask::LoweringKind::interpreted ? 1 : 0;
   grids.plan_classify = blocks(std::max<std::int64_t>(plan.patches(), 1), plan.heads, plan.batch);
   grids.plan_evaluate =
       std::min(plan.patches() == 0 ? 0 : grids.plan_classify * flashspan_device::patch_tiles, most_evaluate_blocks);
@@ -99,7 +100,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
 
   LaunchGrids grids;
   // A plan for no problem is never read.
-  if (shape.batch > 0 && shape.query_heads > 0) plan_grids(grids, spec.direction, plan);
+  if (shape.batch > 0 && shape.query_heads > 0) plan_grids(grids, spec, plan);
   switch (spec.direction) {
     case Direction::forward:
       grids.forward = std::max(blocks(query_tiles, shape.query_heads, shape.batch), split_size(spec, shape).portions);

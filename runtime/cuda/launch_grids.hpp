@@ -25,6 +25,7 @@ inline constexpr std::int64_t most_element_blocks = std::int64_t{8} * 132;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.
 struct LaunchGrids {
+  std::int64_t plan_program = 0;  ///< of interpreted masks
   std::int64_t plan_classify = 0;
   std::int64_t plan_evaluate = 0;
   std::int64_t plan_lists = 0;

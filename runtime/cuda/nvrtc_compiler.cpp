@@ -77,7 +77,7 @@ std::optional<Error> defect(const kernel::SourceText& source, const backend::Com
     }
   }
   for (const backend::EntryReport& entry : report.entries) {
-    if (entry.spill_bytes == 0 && entry.stack_bytes == 0) continue;
+    if (entry.spill_bytes == 0 && (entry.stack_bytes == 0 || source.uses_local_memory)) continue;
     return Error{ErrorCode::kernel_spills, entry.name,
                  std::to_string(entry.spill_bytes) + " bytes of spills and a stack of " +
                      std::to_string(entry.stack_bytes) + " bytes, with " + std::to_string(entry.registers) +

@@ -34,7 +34,8 @@ class NvrtcCompiler {
   [[nodiscard]] static std::vector<std::string> options(int major, int minor, Arch arch);
 
   /// Error: unsupported if this NVRTC does not know `arch`; compile_failed with the log in `detail`, also if an entry
-  /// point of `source` is missing; kernel_spills if an entry uses local memory or ptxas serialised its products.
+  /// point of `source` is missing; kernel_spills if an entry uses local memory that it
+  /// is not meant to, or ptxas serialised its products.
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, Arch arch) const;
 
  private:

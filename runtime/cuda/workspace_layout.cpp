@@ -61,6 +61,8 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
     place(parts.order, plan.lists() * rows, word);
   };
   const bool backward = spec.direction == Direction::backward;
+  const bool interpreted = spec.lowering == mask::LoweringKind::interpreted;
+  place(layout.code, interpreted ? 1 : 0, sizeof(flashspan_device::ProgramCode));
   place_lists(layout.by_query, plan.query_tiles, plan.key_tiles);
   if (backward) place_lists(layout.by_key, plan.key_tiles, plan.query_tiles);
   const std::int64_t bytes_per_query_slot = std::int64_t{4} * spec.tile.block_m * word;

@@ -48,6 +48,7 @@ struct ListParts {
 struct WorkspaceLayout {
   ListParts by_query;          ///< rows of query tiles
   ListParts by_key;            ///< backward: rows of key tiles
+  WorkspacePart code;          ///< interpreted: flashspan_device::ProgramCode
   WorkspacePart query_bits;    ///< forward, backward in two passes: u32 [bit_slots, 4 block_m]
   WorkspacePart key_bits;      ///< backward: u32 [bit_slots, 4 block_n]
   std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes

@@ -16,11 +16,79 @@ struct LookupTensor {
   int unused;
 };
 
+// What an instruction does with the values in its slots. Booleans are the integers 0 and 1; a real is the bits of a
+// binary32. See mask/interpreter.cuh, and codegen/mask/program.hpp for what the operations mean.
+enum class Operation : unsigned char {
+  result,            // the program's value is that of slot a
+  integer_constant,  // value; also a real by its bits
+  append_low_bits,   // a * 2^32 + value without sign
+  variable,          // number `value` of b, h, q, k, q_len, kv_len
+  integer_scalar,    // number `value` of its kind
+  real_scalar,
+  lookup_i32,  // tensor a of rank b; the slots of its indices are six bits each of `value`, the first index lowest
+  lookup_f32,
+  lookup_f16,
+  lookup_bf16,
+  add,
+  subtract,
+  multiply,
+  minimum,
+  maximum,
+  negate,
+  absolute,
+  floor_divide,
+  modulo,
+  real_add,
+  real_subtract,
+  real_multiply,
+  real_minimum,
+  real_maximum,
+  real_negate,
+  real_absolute,
+  real_divide,
+  real_tanh,
+  real_exp,
+  real_log,
+  real_sqrt,
+  to_real,
+  select,  // a ? b : slot `value`
+  less,
+  less_equal,
+  equal,
+  not_equal,
+  real_less,
+  real_less_equal,
+  real_equal,
+  real_not_equal,
+  logical_and,
+  logical_or,
+  logical_not,
+  loop_begin,  // slot `to` runs over [a, b) until the body holds; instruction `value` is the loop's end
+  loop_end,    // `to` is whether the body, slot b, held for a value of the loop that begins at instruction `value`
+};
+
+// One step of an interpreted program: the result goes to slot `to`.
+struct Instruction {
+  Operation operation;
+  unsigned char to;
+  unsigned char a;
+  unsigned char b;
+  int value;
+};
+constexpr int max_slots = 32;
+constexpr int slot_bits = 6;
+constexpr int max_instructions = 128;
+
+struct ProgramCode {
+  Instruction instructions[max_instructions];
+};
+
 // Data of one program: tensors and scalars in the order of its declarations.
 struct ProgramArguments {
   LookupTensor tensors[max_lookup_tensors];
   long long integers[max_scalars];
   float reals[max_scalars];
+  ProgramCode* code;  // of an interpreted program: in the workspace
 };
 
 // [batch, head, row, column] tensor with a contiguous last axis. A null pointer means "not given".

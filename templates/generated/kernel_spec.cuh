@@ -7,7 +7,7 @@ namespace flashspan_device {
 constexpr bool is_bf16 = true;
 constexpr int head_dim_qk = 128;
 constexpr int head_dim_v = 128;
-enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression };
+enum class Lowering { none, row_ranges, column_bounds, bit_tiles, expression, interpreted };
 constexpr Lowering lowering = Lowering::row_ranges;
 constexpr bool has_plan = true;
 #if defined(FLASHSPAN_LINT_SCORE)

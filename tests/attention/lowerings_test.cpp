@@ -9,8 +9,8 @@
 namespace flashspan::tests {
 namespace {
 
-constexpr LoweringKind every_kind[] = {LoweringKind::none, LoweringKind::row_ranges, LoweringKind::column_bounds,
-                                       LoweringKind::bit_tiles, LoweringKind::expression};
+constexpr LoweringKind every_kind[] = {LoweringKind::none,      LoweringKind::row_ranges, LoweringKind::column_bounds,
+                                       LoweringKind::bit_tiles, LoweringKind::expression, LoweringKind::interpreted};
 constexpr Index length = 150;
 
 class Lowerings : public AttentionTest {
@@ -34,14 +34,14 @@ class Lowerings : public AttentionTest {
 FLASHSPAN_ON_EVERY_PLACE(Lowerings);
 
 TEST_P(Lowerings, OfPositionalMasksAgree) {
-  expect_lowerings(Mask::full(), {}, 5);
-  expect_lowerings(Mask::causal(), [](Index, Index, Index q, Index k) { return k <= q; }, 4);
+  expect_lowerings(Mask::full(), {}, 6);
+  expect_lowerings(Mask::causal(), [](Index, Index, Index q, Index k) { return k <= q; }, 5);
   expect_lowerings(
       expect_value(Mask::parse("sink_window(left=31, sinks=5)")),
-      [](Index, Index, Index q, Index k) { return k <= q && (q - k <= 31 || k < 5); }, 4);
+      [](Index, Index, Index q, Index k) { return k <= q && (q - k <= 31 || k < 5); }, 5);
   expect_lowerings(
       expect_value(Mask::parse("chunked(size=48)")),
-      [](Index, Index, Index q, Index k) { return k <= q && q / 48 == k / 48; }, 4);
+      [](Index, Index, Index q, Index k) { return k <= q && q / 48 == k / 48; }, 5);
 }
 
 TEST_P(Lowerings, OfMasksWithDataAgree) {
@@ -53,14 +53,14 @@ TEST_P(Lowerings, OfMasksWithDataAgree) {
   const auto same = [document](Index, Index, Index q, Index k) {
     return document[static_cast<std::size_t>(q)] == document[static_cast<std::size_t>(k)];
   };
-  expect_lowerings(expect_value(Mask::parse("document", {{"doc", view_of(document, {length})}})), same, 2);
+  expect_lowerings(expect_value(Mask::parse("document", {{"doc", view_of(document, {length})}})), same, 3);
   const std::vector<NamedTensor> ends{{"start", view_of(start, {length})}, {"end", view_of(end, {length})}};
-  expect_lowerings(expect_value(Mask::parse("start[q] <= k < end[q]", ends)), same, 3);
-  expect_lowerings(expect_value(Mask::parse("start[k] <= q < end[k]", ends)), same, 3);
+  expect_lowerings(expect_value(Mask::parse("start[q] <= k < end[q]", ends)), same, 4);
+  expect_lowerings(expect_value(Mask::parse("start[k] <= q < end[k]", ends)), same, 4);
   Integers width{9, 100};
   expect_lowerings(
       expect_value(Mask::parse("abs(q - k) < w[h]", {{"w", view_of(width, {2})}})),
-      [width](Index, Index h, Index q, Index k) { return std::abs(q - k) < width[static_cast<std::size_t>(h)]; }, 3);
+      [width](Index, Index h, Index q, Index k) { return std::abs(q - k) < width[static_cast<std::size_t>(h)]; }, 4);
 }
 
 }  // namespace

@@ -164,6 +164,17 @@ void add_score_gradients(Matrix& matrix) {
   }
 }
 
+/// Kernels that serve every mask: the same mma kernels with another way to the mask, which is the same everywhere.
+void add_interpreted(Matrix& matrix) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    SpecRequest request{.arch = served_archs.front(), .direction = direction, .dtype = DType::bf16};
+    request.lowering = mask::LoweringKind::interpreted;
+    for (const HeadDims head_dims : usual_head_dims) matrix.add(request, head_dims, causal_mask);
+    request.arch = {90, 'a'};
+    matrix.add(request, one_head_dim, causal_mask);
+  }
+}
+
 /// The line to print; `passed` tells which kind it is.
 std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entry, bool& passed) {
   passed = false;
@@ -201,6 +212,7 @@ int run(const std::string& wanted) {
   add_hopper_two_passes(matrix);
   add_mma(matrix);
   add_score_gradients(matrix);
+  add_interpreted(matrix);
   std::vector<MatrixEntry> entries = matrix.take();
   std::erase_if(entries, [&](const MatrixEntry& entry) { return entry.line.find(wanted) == std::string::npos; });
 

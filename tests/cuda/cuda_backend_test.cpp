@@ -406,6 +406,34 @@ TEST_F(CudaBackendCalls, ACallWhosePlanIsMadeLaunchesNoPlannerAndFindsThePlanInI
   }
 }
 
+TEST_F(CudaBackendCalls, AnInterpretedMaskTravelsInTheArgumentsOfTheFirstKernelAndStaysInTheWorkspace) {
+  open();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    driver_.launches.clear();
+    SmallCall call(direction);
+    call.spec = kernel::interpreted_of(call.spec).value();
+    load(call.spec);
+    driver_.calls.clear();
+    ASSERT_TRUE(run(call));
+    ASSERT_EQ(launched().front(), "plan_program");
+    EXPECT_EQ(launched()[1], "plan_classify");
+    const FakeDriver::Launch& first = driver_.launches.front();
+    EXPECT_EQ(first.code.instructions[0].operation, flashspan_device::Operation::variable);
+    EXPECT_EQ(first.config.block_x, 128u);
+    EXPECT_NE(first.mask.code, nullptr);
+    for (const FakeDriver::Launch& launch : driver_.launches) EXPECT_EQ(launch.mask.code, first.mask.code);
+    for (const FakeDriver::Call& made : driver_.calls) {
+      EXPECT_THAT(made.name,
+                  testing::AnyOf("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernelEx"));
+    }
+    driver_.launches.clear();
+    call.args.planned = true;
+    ASSERT_TRUE(run(call));
+    EXPECT_THAT(launched(), testing::Not(testing::Contains(testing::StartsWith("plan_"))));
+    EXPECT_NE(driver_.launches.front().mask.code, nullptr);
+  }
+}
+
 TEST_F(CudaBackendCalls, AnEmptyProblemLaunchesNothing) {
   open();
   for (const Direction direction : {Direction::forward, Direction::backward}) {

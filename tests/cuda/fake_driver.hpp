@@ -26,6 +26,7 @@ class FakeDriver {
     std::string kernel;
     CUcontext context = nullptr;
     CUlaunchConfig config;
+    flashspan_device::ProgramCode code{};  ///< of plan_program alone
     flashspan_device::AttentionParameters attention;
     flashspan_device::ProgramArguments mask;
     flashspan_device::ProgramArguments score;
@@ -171,9 +172,13 @@ class FakeDriver {
     launch.kernel = name_of(function);
     launch.context = current_->current_context();
     launch.config = *config;
-    std::memcpy(&launch.attention, parameters[0], sizeof(launch.attention));
     std::memcpy(&launch.mask, parameters[1], sizeof(launch.mask));
-    std::memcpy(&launch.score, parameters[2], sizeof(launch.score));
+    if (launch.kernel == "plan_program") {
+      std::memcpy(&launch.code, parameters[0], sizeof(launch.code));
+    } else {
+      std::memcpy(&launch.attention, parameters[0], sizeof(launch.attention));
+      std::memcpy(&launch.score, parameters[2], sizeof(launch.score));
+    }
     current_->launches.push_back(launch);
     return code;
   }

@@ -64,6 +64,12 @@ struct SpecRequest {
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
 };
 
+/// The simplified program of the request's mask.
+inline Result<mask::Program> mask_program_of(const SpecRequest& request) {
+  static const ProgramText every_pair{"True", {}, {}};
+  return (request.mask == nullptr ? every_pair : *request.mask).program(mask::ProgramKind::mask);
+}
+
 /// Error: those of the texts, of the lowering asked for and of default_tile().
 inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   kernel::KernelSpec spec;
@@ -73,8 +79,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   spec.head_dim_qk = request.head_dim_qk;
   spec.head_dim_v = request.head_dim_v;
   spec.aligned = request.aligned;
-  static const ProgramText every_pair{"True", {}, {}};
-  const auto mask = (request.mask == nullptr ? every_pair : *request.mask).program(mask::ProgramKind::mask);
+  const auto mask = mask_program_of(request);
   if (!mask) return mask.error();
   spec.mask = mask->to_signature();
   const auto lowering = request.lowering ? mask::lower_as(*mask, request.direction, *request.lowering)
@@ -87,6 +92,7 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
     spec.score = score->to_signature();
     if (request.direction == Direction::backward) spec.score_gradients = request.score_gradients;
   }
+  if (spec.lowering == mask::LoweringKind::interpreted) return kernel::interpreted_of(spec).value();
   const kernel::FamilyNeeds needs{.deterministic = request.deterministic};
   spec.family = kernel::choose_family(spec, needs).family;
   spec.two_passes = kernel::takes_two_passes(spec, needs);

@@ -63,6 +63,27 @@ TEST(EmulatedAttention, MoreQueriesThanKeysLeavesRowsEmpty) {
   expect_passes(call);
 }
 
+TEST(EmulatedAttention, OneInterpretedKernelServesEveryMask) {
+  std::vector<std::int32_t> documents(100);
+  for (std::size_t i = 0; i < documents.size(); ++i) documents[i] = i < 30 ? 0 : i < 70 ? 1 : 2;
+  const TensorView view = TensorView::contiguous(documents.data(), DType::i32, {1, 100});
+  EmulatedCall call;
+  call.spec.lowering = mask::LoweringKind::interpreted;
+  call.problem = random_problem({1, 4, 2, 100, 100, 64, 64}, Format::bf16);
+  call.problem.visible = causal_visible(100, 100);
+  expect_passes(call);
+  call.spec.mask = &cuda::causal_documents;
+  call.mask_bindings.tensors = {view};
+  call.problem.visible = [&](Index, Index, Index q, Index k) {
+    return q >= k && documents[static_cast<std::size_t>(q)] == documents[static_cast<std::size_t>(k)];
+  };
+  expect_passes(call);
+  call.spec.mask = nullptr;
+  call.mask_bindings = {};
+  call.problem.visible = {};
+  expect_passes(call);
+}
+
 TEST(EmulatedAttention, NoMaskTakesNoPlan) {
   EmulatedCall call;
   call.spec.mask = nullptr;

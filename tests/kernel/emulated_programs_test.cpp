@@ -13,6 +13,7 @@
 #include "codegen/mask/simplify.hpp"
 #include "codegen/mask/visible_ranges.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
+#include "runtime/cuda/program_code.hpp"
 #include "tests/kernel/emulator/emulated_kernel.hpp"
 #include "tests/mask/random_programs.hpp"
 #include "tests/mask/range_masks.hpp"
@@ -121,6 +122,11 @@ std::string host_source(const std::vector<RandomProgram>& programs) {
     source.main += "#include \"" + file + "\"\n";
     functions += functions_of(i);
   }
+  source.main += "#include \"mask/interpreter.cuh\"\n";
+  functions +=
+      "extern \"C\" __attribute__((visibility(\"default\"))) bool interpreted(\n"
+      "    const flashspan_device::ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len) {\n"
+      "  return flashspan_device::interpret(arguments, b, h, q, k, q_len, kv_len);\n}\n";
   return "#include \"device.hpp\"\n" + for_the_emulator(source) + functions;
 }
 
@@ -193,6 +199,28 @@ TEST_F(EmulatedPrograms, PredicatesAgreeWithDirectEvaluation) {
     });
   }
   EXPECT_GT(visible_points, 1000);
+}
+
+TEST_F(EmulatedPrograms, TheInterpreterAgreesWithDirectEvaluation) {
+  using Visible = bool(const flashspan_device::ProgramArguments&, int, int, int, int, int, int);
+  auto* const interpreted = reinterpret_cast<Visible*>(symbol(opened(), "interpreted"));
+  int visible_points = 0, loops = 0;
+  for (RandomProgram& program : programs()) {
+    const auto bindings = mask::test::bindings_for(program.mask, program.environment);
+    auto arguments = arguments_of(program.mask, bindings);
+    auto code = cuda::program_code(program.mask);
+    ASSERT_TRUE(code) << code.error().message() << program.text;
+    arguments.code = &*code;
+    for_each_point([&](const mask::Point& at) {
+      const bool got = interpreted(arguments, static_cast<int>(at.b), static_cast<int>(at.h), static_cast<int>(at.q),
+                                   static_cast<int>(at.k), 9, 11);
+      ASSERT_EQ(got, mask::evaluate_mask(program.mask, bindings, at)) << program.text << at.q << ", " << at.k;
+      visible_points += got ? 1 : 0;
+    });
+    loops += program.mask.to_text().find("any(") == std::string::npos ? 0 : 1;
+  }
+  EXPECT_GT(visible_points, 1000);
+  EXPECT_GT(loops, 5) << "programs with loops are among them";
 }
 
 /// One axis of a program's ranges, and what they are asked with.

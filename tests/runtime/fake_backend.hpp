@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -55,16 +56,23 @@ class FakeBackend final : public backend::Backend {
   [[nodiscard]] kernel::Language language() const override { return emitted; }
   [[nodiscard]] Result<std::string> compiler_identity() override {
     ++texts;
+    if (compiler.empty()) return Error{ErrorCode::missing_component, "compiler", "none", "one", ""};
     return compiler;
   }
   [[nodiscard]] std::vector<std::string> compile_options(const kernel::KernelSpec& /*spec*/) const override {
     return options;
   }
 
+  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(
+      const kernel::KernelSpec& /*spec*/) const override {
+    return portable;
+  }
+
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& /*source*/,
                                                 const kernel::KernelSpec& spec) override {
     ++compiles;
     std::this_thread::sleep_for(compile_time);
+    if (on_compile) on_compile();
     if (throws) throw std::runtime_error("thrown by the compiler");
     if (spilling == spec.family) {
       return Error{ErrorCode::kernel_spills, "attention_forward", "8 bytes of spills", "none", ""};
@@ -121,9 +129,11 @@ class FakeBackend final : public backend::Backend {
   std::atomic<bool> throws = false;
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
+  std::function<void()> on_compile;  ///< called inside every compile
   kernel::Language emitted = kernel::Language::llvm_ir;
   std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
-  std::string compiler = "fake 1.0";
+  std::string compiler = "fake 1.0";             ///< empty: there is none
+  std::optional<std::vector<std::string>> portable;
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
   void* captured_stream = nullptr;  ///< null: none

@@ -1,7 +1,7 @@
 // Which folder the cache uses, whatever the environment and the file system are like.
 #include "runtime/api/settings.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +133,24 @@ TEST_F(CacheFolder, TheNumberOfLoadedKernelsIsAWholeNumberOrAnErrorThatNamesTheV
     EXPECT_EQ(refused.error().argument, "FLASHSPAN_MAX_LOADED_KERNELS");
     EXPECT_EQ(refused.error().got, bad);
   }
+}
+
+TEST_F(CacheFolder, LayersStandInTheOrderOfTheirPathAndTheCallersComeInPlaceOfTheEnvironments) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(api::cache_layers(settings(), std::nullopt), ElementsAre());
+  variables_["FLASHSPAN_CACHE_PATH"] = "/first:/second/kernels.fsb::/third";
+  EXPECT_THAT(api::cache_layers(settings(), std::nullopt), ElementsAre("/first", "/second/kernels.fsb", "/third"));
+  EXPECT_THAT(api::cache_layers(settings(), "/other"), ElementsAre("/other"));
+  EXPECT_THAT(api::cache_layers(settings(), ""), ElementsAre());
+}
+
+TEST_F(CacheFolder, KernelsOfAnotherNvrtcAreAcceptedBySayingSo) {
+  EXPECT_FALSE(*api::accepts_other_nvrtc(settings()));
+  variables_["FLASHSPAN_ACCEPT_OTHER_NVRTC"] = "1";
+  EXPECT_TRUE(*api::accepts_other_nvrtc(settings()));
+  variables_["FLASHSPAN_ACCEPT_OTHER_NVRTC"] = "yes";
+  ASSERT_FALSE(api::accepts_other_nvrtc(settings()).has_value());
+  EXPECT_EQ(api::accepts_other_nvrtc(settings()).error().argument, "FLASHSPAN_ACCEPT_OTHER_NVRTC");
 }
 
 TEST_F(CacheFolder, AMissingCpuPluginIsNamedWithEveryPlaceThatWasTried) {

@@ -124,7 +124,8 @@ Result<MaskSource> MaskSource::read(const MaskOptions& options) {
   if (!options.lowering.empty()) {
     source.lowering_ = lowering_from_string(options.lowering);
     if (!source.lowering_) {
-      return bad("--lowering", options.lowering, "none, row_ranges, column_bounds, bit_tiles or expression");
+      return bad("--lowering", options.lowering,
+                 "none, row_ranges, column_bounds, bit_tiles, expression or interpreted");
     }
   }
   if (auto read = source.read_named_options(options); !read) return read.error();

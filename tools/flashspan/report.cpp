@@ -33,6 +33,8 @@ ExitCode exit_code_of(ErrorCode code) {
       return ExitCode::no_device;
     case ErrorCode::compile_failed:
     case ErrorCode::kernel_spills:
+    case ErrorCode::not_prepared:
+    case ErrorCode::timed_out:
       return ExitCode::compile_failed;
   }
   return ExitCode::bad_input;

@@ -19,6 +19,8 @@ enum class ErrorCode {
   device_error,         ///< a driver call failed
   workspace_too_small,  ///< the caller's workspace is smaller than the query said
   io_error,             ///< a file could not be read or written
+  not_prepared,         ///< the call's kernel would have to be compiled, and its Attention is frozen
+  timed_out,            ///< not done within the time that the caller gave it
 };
 
 /// Lower-case name of the code, as it stands in JSON output ("bad_argument").

@@ -13,6 +13,7 @@ enum class LoweringKind {
   column_bounds,  ///< for each key the queries that see it form a few ranges; ends once a column
   bit_tiles,      ///< partial tiles are evaluated once, into bits that all heads read
   expression,     ///< partial tiles evaluate the program per element
+  interpreted,    ///< the program is data: one kernel for every mask, slow, for calls that cannot wait for their own
 };
 
 [[nodiscard]] const char* to_string(LoweringKind kind);

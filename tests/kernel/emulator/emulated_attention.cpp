@@ -13,6 +13,7 @@
 #include "codegen/kernel/emit_cuda.hpp"
 #include "runtime/cuda/launch_arguments.hpp"
 #include "runtime/cuda/launch_grids.hpp"
+#include "runtime/cuda/program_code.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 
 namespace flashspan::test {
@@ -251,7 +252,7 @@ class Runner {
       args.deterministic = call_.deterministic;
     }
     args.scale = static_cast<float>(problem.scale);
-    auto mask = mask::Program::from_signature(spec.mask);
+    auto mask = cuda::mask_program_of(call_.spec);
     if (!mask) return mask.error();
     mask_ = *std::move(mask);
     args.mask_program = &mask_;
@@ -310,6 +311,15 @@ class Runner {
     auto score = cuda::program_arguments("score", args.score_program, args.score_bindings);
     if (!score) return score.error();
 
+    if (spec.lowering == mask::LoweringKind::interpreted) {
+      auto code = cuda::program_code(*args.mask_program);
+      if (!code) return code.error();
+      mask->code = cuda::code_place(workspace.data(), layout);
+      const std::array<void*, 2> of_program{&*code, &*mask};
+      const std::string wrong =
+          kernel.run(kernel::entry_plan_program, grids->plan_program, flashspan_device::max_instructions, of_program);
+      if (!wrong.empty()) return failure(spec.summary() + ", plan_program", wrong);
+    }
     auto score_gradients = cuda::score_gradient_arguments(placed, layout);
     const std::array<void*, 4> arguments{&parameters, &*mask, &*score, &score_gradients};
     const int threads = spec.tile.num_warps * 32;

@@ -9,6 +9,8 @@
 #include <map>
 #include <sstream>
 
+#include "codegen/kernel/emit_cuda.hpp"
+
 namespace flashspan::test {
 namespace {
 
@@ -50,10 +52,13 @@ Error compile_error(const std::string& detail) {
 
 /// A function "emulate_<entry>" that runs the entry on a grid.
 std::string launcher(const std::string& entry) {
-  std::string call = entry + "(*static_cast<AttentionParameters*>(arguments[0]), " +
-                     "*static_cast<ProgramArguments*>(arguments[1]), "
-                     "*static_cast<ProgramArguments*>(arguments[2])";
+  const bool of_program = entry == kernel::entry_plan_program;
   const bool of_score = entry.starts_with("attention_backward_score_");
+  std::string call = entry + (of_program ? "(*static_cast<ProgramCode*>(arguments[0]), "
+                                           "*static_cast<ProgramArguments*>(arguments[1])"
+                                         : "(*static_cast<AttentionParameters*>(arguments[0]), "
+                                           "*static_cast<ProgramArguments*>(arguments[1]), "
+                                           "*static_cast<ProgramArguments*>(arguments[2])");
   if (of_score) call += ", *static_cast<ScoreGradientArguments*>(arguments[3])";
   return std::string(exported) + "const char* emulate_" + entry +
          "(long long blocks, int threads, void* const* arguments) {\n"

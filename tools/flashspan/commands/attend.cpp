@@ -316,7 +316,9 @@ Result<Json> attend(const AttendOptions& options) {
   if (!device) return device.error();
   const auto placed = place_mask(*source, inputs->shape, *device);
   if (!placed) return placed.error();
-  auto attention = Attention::open(*device, AttentionOptions{{}, options.cache_dir});
+  AttentionOptions opening;
+  opening.cache_dir = options.cache_dir;
+  auto attention = Attention::open(*device, opening);
   if (!attention) return attention.error();
 
   Run run(std::move(*attention), placed->mask, placed->score, options);

@@ -1,64 +1,33 @@
 // cache.cpp -- `flashspan cache`: list, show, verify and prune the compiled kernels on disk.
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "flashspan/bundle.hpp"
 #include "flashspan/inspect.hpp"
 #include "tools/flashspan/commands/commands.hpp"
 #include "tools/flashspan/commands/options.hpp"
+#include "tools/flashspan/entry_report.hpp"
 
 namespace flashspan::tool {
 namespace {
 
 struct CacheOptions {
   std::optional<std::string> cache_dir;
-  std::string key, max_bytes, older_than;
+  std::string key, max_bytes, older_than, bundle, left, right;
+  std::vector<std::string> keys;
   bool json = false;
 };
 
-std::string time_text(std::int64_t unix_seconds) {
-  const auto seconds = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (::localtime_r(&seconds, &parts) == nullptr) return "?";
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
-  return text.data();
-}
-
-/// The metadata of an entry is JSON; a damaged one's may be anything.
-Json metadata_of(const CacheEntry& entry) {
-  Json metadata = Json::parse(entry.metadata, nullptr, false);
-  return metadata.is_discarded() ? Json(entry.metadata) : metadata;
-}
-
-Json report_of(const CacheEntry& entry) {
-  return {{"key", entry.key},
-          {"spec", entry.spec},
-          {"bytes", entry.bytes},
-          {"last_used_unix_seconds", entry.last_used_unix_seconds},
-          {"valid", entry.valid},
-          {"damage", entry.damage},
-          {"metadata", metadata_of(entry)}};
-}
-
 Json report_of(const CacheOptions& options, const std::vector<CacheEntry>& entries) {
   Json report{{"folder", cache_directory(options.cache_dir)}, {"entries", Json::array()}};
-  for (const CacheEntry& entry : entries) report["entries"].push_back(report_of(entry));
+  for (const CacheEntry& entry : entries) report["entries"].push_back(to_json(entry));
   return report;
-}
-
-void print_entries(const std::vector<CacheEntry>& entries) {
-  Table table({"key", "size", "last used", "state", "kernel"});
-  for (const CacheEntry& entry : entries) {
-    table.add({entry.key, bytes_text(entry.bytes), time_text(entry.last_used_unix_seconds),
-               entry.valid ? "good" : "damaged", entry.valid ? entry.spec : entry.damage});
-  }
-  table.print();
 }
 
 void print_total(const char* verb, const CacheOptions& options, const std::vector<CacheEntry>& entries) {
@@ -94,7 +63,7 @@ ExitCode run_show(const CacheOptions& options) {
   }
   const CacheEntry& entry = found.front();
   if (options.json) {
-    print_json(report_of(entry));
+    print_json(to_json(entry));
     return ExitCode::ok;
   }
   print_entries(found);
@@ -126,11 +95,10 @@ ExitCode run_verify(const CacheOptions& options) {
 ExitCode run_prune(const CacheOptions& options) {
   std::optional<std::int64_t> max_bytes, older_than;
   if (options.max_bytes.empty() && options.older_than.empty()) {
-    return report_error({ErrorCode::bad_argument, "prune", "no limit", "--max-bytes or --older-than", ""},
-                        options.json);
+    return report_error({ErrorCode::bad_argument, "prune", "no limit", "--max-size or --older-than", ""}, options.json);
   }
   if (!options.max_bytes.empty()) {
-    const auto bytes = byte_count("--max-bytes", options.max_bytes);
+    const auto bytes = byte_count("--max-size", options.max_bytes);
     if (!bytes) return report_error(bytes.error(), options.json);
     max_bytes = *bytes;
   }
@@ -147,6 +115,69 @@ ExitCode run_prune(const CacheOptions& options) {
   }
   if (!removed->empty()) print_entries(*removed);
   print_total("removed", options, *removed);
+  return ExitCode::ok;
+}
+
+/// Prints what was done with the entries. Damaged ones among them are left out, which is an error.
+ExitCode report_moved(const char* verb, const CacheOptions& options, const std::vector<CacheEntry>& entries) {
+  std::vector<CacheEntry> damaged;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(damaged),
+               [](const CacheEntry& entry) { return !entry.valid; });
+  if (options.json) {
+    print_json(report_of(options, entries));
+  } else {
+    if (!damaged.empty()) print_entries(damaged);
+    std::printf("%s %zu entries\n", verb, entries.size() - damaged.size());
+  }
+  if (damaged.empty()) return ExitCode::ok;
+  return report_error({ErrorCode::bad_argument, "BUNDLE", std::to_string(damaged.size()) + " damaged entries",
+                       "whole entries; the others were taken", ""},
+                      false);
+}
+
+ExitCode run_export(const CacheOptions& options) {
+  const auto written = export_cache(options.cache_dir, options.keys, options.bundle);
+  if (!written) return report_error(written.error(), options.json);
+  return report_moved("wrote", options, *written);
+}
+
+ExitCode run_import(const CacheOptions& options) {
+  const auto read = import_bundle(options.bundle, options.cache_dir);
+  if (!read) return report_error(read.error(), options.json);
+  return report_moved("imported", options, *read);
+}
+
+/// Of a folder or a bundle.
+Result<std::vector<CacheEntry>> entries_of(const std::string& path) {
+  return std::filesystem::is_directory(path) ? list_cache(path) : list_bundle(path);
+}
+
+ExitCode run_diff(const CacheOptions& options) {
+  const auto left = entries_of(options.left);
+  if (!left) return report_error(left.error(), options.json);
+  const auto right = entries_of(options.right);
+  if (!right) return report_error(right.error(), options.json);
+  // Equal keys are equal inputs of the compiler.
+  const auto missing = [](const std::vector<CacheEntry>& entries, const std::vector<CacheEntry>& from) {
+    std::vector<CacheEntry> result;
+    for (const CacheEntry& entry : entries) {
+      if (std::ranges::find(from, entry.key, &CacheEntry::key) == from.end()) result.push_back(entry);
+    }
+    return result;
+  };
+  Json report{{"only_left", Json::array()}, {"only_right", Json::array()}};
+  for (const CacheEntry& entry : missing(*left, *right)) report["only_left"].push_back(to_json(entry));
+  for (const CacheEntry& entry : missing(*right, *left)) report["only_right"].push_back(to_json(entry));
+  if (options.json) {
+    print_json(report);
+    return ExitCode::ok;
+  }
+  for (const auto& [side, mark] : {std::pair{"only_left", '-'}, std::pair{"only_right", '+'}}) {
+    for (const Json& entry : report[side]) {
+      std::printf("%c %s  %s\n", mark, entry["key"].get<std::string>().c_str(),
+                  entry["spec"].get<std::string>().c_str());
+    }
+  }
   return ExitCode::ok;
 }
 
@@ -169,9 +200,19 @@ void add_cache(CLI::App& application, ChosenCommand& chosen) {
       ->required();
   add("verify", "Check every entry's length and hash; exit code 2 if one is damaged", run_verify);
   CLI::App* prune = add("prune", "Remove entries, the longest unused first", run_prune);
-  prune->add_option("--max-bytes", options->max_bytes, "Keep at most this much, e.g. 512M")->type_name("SIZE");
+  prune->add_option("--max-size,--max-bytes", options->max_bytes, "Keep at most this much, e.g. 512M")
+      ->type_name("SIZE");
   prune->add_option("--older-than", options->older_than, "Remove what was last used before, e.g. 30d")
       ->type_name("TIME");
+  CLI::App* to_bundle = add("export", "Write entries into a bundle, a file to be shipped", run_export);
+  to_bundle->add_option("BUNDLE", options->bundle, "File to write")->required();
+  to_bundle->add_option("KEY", options->keys, "Keys, or the starts of them (default: all)");
+  add("import", "Copy the entries of a bundle into the cache", run_import)
+      ->add_option("BUNDLE", options->bundle, "File to read")
+      ->required();
+  CLI::App* diff = add("diff", "Which entries only one of two caches or bundles has", run_diff);
+  diff->add_option("LEFT", options->left, "Folder or bundle; its own entries are marked -")->required();
+  diff->add_option("RIGHT", options->right, "Folder or bundle; its own entries are marked +")->required();
 }
 
 }  // namespace flashspan::tool

@@ -29,7 +29,7 @@ void add_lowering_option(CLI::App& command, MaskOptions& options) {
   command
       .add_option("--lowering", options.lowering,
                   "How the forward applies the mask, in place of the way that would be chosen: none, row_ranges, "
-                  "column_bounds, bit_tiles or expression")
+                  "column_bounds, bit_tiles, expression or interpreted")
       ->type_name("KIND");
 }
 

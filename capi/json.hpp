@@ -1,0 +1,16 @@
+// json.hpp -- what the library tells about itself, as JSON text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "flashspan/attention.hpp"
+#include "flashspan/inspect.hpp"
+
+namespace flashspan::capi {
+
+[[nodiscard]] std::string json_of(const KernelRecord& record);
+[[nodiscard]] std::string json_of(const Explanation& explanation);
+[[nodiscard]] std::string json_of(const std::vector<Finding>& findings);
+
+}  // namespace flashspan::capi

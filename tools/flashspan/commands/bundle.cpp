@@ -1,0 +1,187 @@
+// bundle.cpp -- `flashspan bundle`: kernels compiled ahead of time into one file, and what is done with such files.
+#include "flashspan/bundle.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "tools/flashspan/commands/commands.hpp"
+#include "tools/flashspan/commands/options.hpp"
+#include "tools/flashspan/entry_report.hpp"
+#include "tools/flashspan/manifest.hpp"
+
+namespace flashspan::tool {
+namespace {
+
+struct BundleOptions {
+  std::string manifest, arch, output, bundle, folder;
+  std::vector<std::string> bundles;
+  int threads = 0;
+  bool json = false;
+};
+
+/// A cache of this command's own, removed with it: the bundle holds what the manifest says, and nothing else.
+class PrivateCache {
+ public:
+  static Result<PrivateCache> make() {
+    std::string name = (std::filesystem::temp_directory_path() / "flashspan-bundle-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      return Error{ErrorCode::io_error, "temporary folder", name, "a folder that can be made", ""};
+    }
+    return PrivateCache(name);
+  }
+  PrivateCache(PrivateCache&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  PrivateCache& operator=(PrivateCache&&) = delete;
+  ~PrivateCache() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  explicit PrivateCache(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+Json report_of(const std::vector<CacheEntry>& entries) {
+  Json report{{"entries", Json::array()}};
+  for (const CacheEntry& entry : entries) report["entries"].push_back(to_json(entry));
+  return report;
+}
+
+std::vector<CacheEntry> damaged_among(const std::vector<CacheEntry>& entries) {
+  std::vector<CacheEntry> damaged;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(damaged),
+               [](const CacheEntry& entry) { return !entry.valid; });
+  return damaged;
+}
+
+ExitCode report(const char* verb, const BundleOptions& options, const std::vector<CacheEntry>& entries) {
+  if (options.json) {
+    print_json(report_of(entries));
+    return ExitCode::ok;
+  }
+  if (!entries.empty()) print_entries(entries);
+  std::printf("%s %zu entries\n", verb, entries.size());
+  return ExitCode::ok;
+}
+
+/// Compiles every kernel of the manifest into `cache`. Error: the first failure, after all have been tried.
+Result<void> compile_manifest(const std::vector<ManifestKernel>& kernels, const std::vector<Arch>& archs,
+                              const BundleOptions& options, const std::string& cache) {
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::size_t total = 0;
+  for (const ManifestKernel& kernel : kernels) total += kernel.request.directions.size() * archs.size();
+  Progress progress(static_cast<int>(total), options.json);
+  Result<void> first;
+  for (const ManifestKernel& kernel : kernels) {
+    CompileRequest request = kernel.request;
+    request.archs = archs;
+    request.cache_dir = cache;
+    request.cache_path = "";
+    const auto compiled = compile_ahead(request, threads, [&](const CompiledKernel& done) {
+      progress.step(kernel.label + ", " + to_string(done.arch) + " " + to_string(done.direction) + ": " +
+                    (done.error ? to_string(done.error->code) : done.record.outcome));
+      if (done.error && first) first = *done.error;
+    });
+    if (!compiled) return compiled.error();
+  }
+  return first;
+}
+
+ExitCode run_build(const BundleOptions& options) {
+  const auto archs = arch_list(options.arch);
+  if (!archs) return report_error(archs.error(), options.json);
+  const auto kernels = read_manifest(options.manifest);
+  if (!kernels) return report_error(kernels.error(), options.json);
+  const auto cache = PrivateCache::make();
+  if (!cache) return report_error(cache.error(), options.json);
+  if (auto compiled = compile_manifest(*kernels, *archs, options, cache->path()); !compiled) {
+    return report_error(compiled.error(), options.json);
+  }
+  const auto written = export_cache(cache->path(), {}, options.output);
+  if (!written) return report_error(written.error(), options.json);
+  return report("wrote", options, *written);
+}
+
+ExitCode run_list(const BundleOptions& options) {
+  const auto entries = list_bundle(options.bundle);
+  if (!entries) return report_error(entries.error(), options.json);
+  return report("found", options, *entries);
+}
+
+ExitCode run_verify(const BundleOptions& options) {
+  const auto entries = list_bundle(options.bundle);
+  if (!entries) return report_error(entries.error(), options.json);
+  const std::vector<CacheEntry> damaged = damaged_among(*entries);
+  if (options.json) {
+    Json result = report_of(damaged);
+    result["checked"] = entries->size();
+    result["damaged"] = damaged.size();
+    print_json(result);
+  } else {
+    if (!damaged.empty()) print_entries(damaged);
+    std::printf("checked %zu entries\n", entries->size());
+  }
+  if (damaged.empty()) return ExitCode::ok;
+  return report_error({ErrorCode::bad_argument, "BUNDLE", std::to_string(damaged.size()) + " damaged entries",
+                       "whole entries; damaged ones are never used", ""},
+                      false);
+}
+
+ExitCode run_merge(const BundleOptions& options) {
+  const auto written = merge_bundles(options.bundles, options.output);
+  if (!written) return report_error(written.error(), options.json);
+  return report("wrote", options, *written);
+}
+
+ExitCode run_export(const BundleOptions& options) {
+  const auto entries = import_bundle(options.bundle, options.folder);
+  if (!entries) return report_error(entries.error(), options.json);
+  return report("wrote", options, *entries);
+}
+
+}  // namespace
+
+void add_bundle(CLI::App& application, ChosenCommand& chosen) {
+  CLI::App* command = application.add_subcommand("bundle", "Kernels in one file, to be shipped");
+  command->require_subcommand(1);
+  auto options = std::make_shared<BundleOptions>();
+  const auto add = [&](const char* name, const char* meaning, ExitCode (*run)(const BundleOptions&)) {
+    CLI::App* action = command->add_subcommand(name, meaning);
+    add_json_option(*action, options->json);
+    action->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
+    return action;
+  };
+  const auto add_bundle_option = [&](CLI::App* action) {
+    action->add_option("BUNDLE", options->bundle, "File to read")->required();
+  };
+  const auto add_output_option = [&](CLI::App* action) {
+    action->add_option("-o,--output", options->output, "File to write")->required()->type_name("BUNDLE");
+  };
+  CLI::App* build = add("build", "Compile the kernels of a manifest; no GPU needed", run_build);
+  build->add_option("MANIFEST", options->manifest, "JSON file: {\"kernels\": [{\"mask\": .., \"head_dim\": ..}, ..]}")
+      ->required();
+  build->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
+  build->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
+      ->check(CLI::Range(1, 1024));
+  add_output_option(build);
+  add_bundle_option(add("ls", "List the entries", run_list));
+  add_bundle_option(add("verify", "Check every entry's length and hash; exit code 2 if one is damaged", run_verify));
+  CLI::App* merge = add("merge", "Write the entries of several bundles into one", run_merge);
+  merge->add_option("BUNDLES", options->bundles, "Files to read")->required();
+  add_output_option(merge);
+  CLI::App* to_folder = add("export", "Write the entries into a folder that is laid out as a cache", run_export);
+  add_bundle_option(to_folder);
+  to_folder->add_option("FOLDER", options->folder, "Folder to write into")->required();
+}
+
+}  // namespace flashspan::tool
