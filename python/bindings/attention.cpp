@@ -4,12 +4,19 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "python/bindings/errors.hpp"
 #include "python/bindings/parts.hpp"
@@ -98,6 +105,9 @@ struct Arguments<BackwardCall> {
                                                                {"sink_gradient", &BackwardCall::sink_gradient}}};
 };
 
+/// Gradients of looked-up tensors, by their names in the score's text.
+using NamedTensors = std::vector<std::pair<std::string, TensorTuple>>;
+
 /// What a call computes, but for its tensors.
 struct Programs {
   std::optional<Mask> mask;
@@ -113,7 +123,7 @@ class DescribedCall {
   using Tensors = std::array<OptionalTensor, Arguments<Call>::all.size()>;
   using Addresses = std::array<Address, Arguments<Call>::all.size()>;
 
-  DescribedCall(Attention attention, Programs programs, const Tensors& tensors)
+  DescribedCall(Attention attention, Programs programs, const Tensors& tensors, const NamedTensors& score_gradients)
       : attention_(std::move(attention)), programs_(std::move(programs)) {
     for (std::size_t place = 0; place < tensors.size(); ++place) {
       const Argument<Call>& argument = Arguments<Call>::all[place];
@@ -122,7 +132,12 @@ class DescribedCall {
     described_.mask = programs_.mask ? &*programs_.mask : nullptr;
     described_.score = programs_.score ? &*programs_.score : nullptr;
     described_.scale = programs_.scale;
-    if constexpr (requires { described_.deterministic; }) described_.deterministic = programs_.deterministic;
+    if constexpr (backward) {
+      described_.deterministic = programs_.deterministic;
+      for (const auto& [name, tensor] : score_gradients) {
+        described_.score_gradients.push_back({name, view_of(tensor, name.c_str())});
+      }
+    }
     workspace_bytes_ = value_of(attention_.workspace_bytes(described_));
   }
   DescribedCall(const DescribedCall&) = delete;
@@ -130,33 +145,34 @@ class DescribedCall {
 
   [[nodiscard]] std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  [[nodiscard]] nanobind::dict prepare() {
-    KernelRecord record;
-    {
-      const nanobind::gil_scoped_release released;
-      record = value_of(attention_.prepare(described_));
-    }
-    return dictionary_of(record);
-  }
+  /// Of the tensors' addresses none is meant to be read.
+  [[nodiscard]] const Call& described() const { return described_; }
 
-  void run(const Addresses& addresses, Address workspace, Address stream) {
+  void run(const Addresses& addresses, Address workspace, Address stream, const std::vector<Address>& score_gradients) {
     Call call = described_;
     for (std::size_t place = 0; place < addresses.size(); ++place) {
       TensorView& view = call.*Arguments<Call>::all[place].view;
       if (view.given()) view.data = address_of(addresses[place]);
     }
+    if constexpr (backward) {
+      for (std::size_t place = 0; place < score_gradients.size(); ++place) {
+        call.score_gradients.at(place).view.data = address_of(score_gradients[place]);
+      }
+    }
     call.workspace = pointer_of(workspace);
     call.workspace_bytes = workspace_bytes_;
     call.stream = {pointer_of(stream)};
     const nanobind::gil_scoped_release released;
-    if constexpr (std::is_same_v<Call, ForwardCall>) {
-      value_of(attention_.forward(call));
-    } else {
+    if constexpr (backward) {
       value_of(attention_.backward(call));
+    } else {
+      value_of(attention_.forward(call));
     }
   }
 
  private:
+  static constexpr bool backward = std::is_same_v<Call, BackwardCall>;
+
   Attention attention_;
   Programs programs_;
   Call described_;
@@ -171,14 +187,47 @@ void bind_call(nanobind::module_& module, const char* name) {
   described.def(
       "__init__",
       [](Described* made, Attention attention, std::optional<Mask> mask, std::optional<Score> score,
-         std::optional<float> scale, bool deterministic, const typename Described::Tensors& tensors) {
-        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic}, tensors);
+         std::optional<float> scale, bool deterministic, const typename Described::Tensors& tensors,
+         const NamedTensors& score_gradients) {
+        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic}, tensors,
+                             score_gradients);
       },
       arg("attention"), arg("mask").none(), arg("score").none(), arg("scale").none(), arg("deterministic"),
-      arg("tensors"));
+      arg("tensors"), arg("score_gradients") = NamedTensors{});
   described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
-  described.def("prepare", &Described::prepare);
-  described.def("run", &Described::run);
+  described.def("run", &Described::run, arg("addresses"), arg("workspace"), arg("stream"),
+                arg("score_gradients") = std::vector<Address>{});
+}
+
+using Forward = DescribedCall<ForwardCall>;
+using Backward = DescribedCall<BackwardCall>;
+
+/// Records of the calls' kernels, in their order; throws the first error once all are done.
+nanobind::list prepare_all(Attention& attention, const std::vector<std::variant<Forward*, Backward*>>& described,
+                           double time_out_seconds) {
+  std::vector<AnyCall> calls;
+  for (const auto& call : described) {
+    std::visit([&](const auto* one) { calls.emplace_back(one->described()); }, call);
+  }
+  std::vector<Result<KernelRecord>> prepared;
+  {
+    const nanobind::gil_scoped_release released;
+    PrepareOptions options;
+    options.time_out_seconds = time_out_seconds;
+    prepared = attention.prepare_all(calls, options);
+  }
+  nanobind::list records;
+  for (Result<KernelRecord>& record : prepared) records.append(dictionary_of(value_of(std::move(record))));
+  return records;
+}
+
+void freeze(Attention& attention, const std::string& on_miss) {
+  const auto policy = miss_policy_from_string(on_miss);
+  if (!policy) {
+    throw Failure({ErrorCode::bad_argument, "on_miss", on_miss, "compile, warn, refuse or interpret", ""});
+  }
+  const nanobind::gil_scoped_release released;
+  value_of(attention.freeze(*policy));
 }
 
 }  // namespace
@@ -187,8 +236,10 @@ void bind_attention(nanobind::module_& module) {
   using nanobind::arg;
   nanobind::class_<Attention> attention(module, "Attention");
   attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("cache_dir").none());
+  attention.def("freeze", &freeze);
   bind_call<ForwardCall>(module, "Forward");
   bind_call<BackwardCall>(module, "Backward");
+  attention.def("prepare_all", &prepare_all);
 }
 
 }  // namespace flashspan::python

@@ -9,10 +9,10 @@ from . import explanation, masks
 from .attention import attention
 from .doctor import doctor
 from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
-                     KernelSpillsError, MissingComponentError, NoDeviceError, TraceError, UnsupportedError,
-                     WorkspaceTooSmallError)
+                     KernelSpillsError, MissingComponentError, NoDeviceError, NotPreparedError, TimedOutError, TraceError,
+                     UnsupportedError, WorkspaceTooSmallError)
 from .mask import Mask
-from .preparation import prepare
+from .preparation import freeze, prepare
 from .score import Score
 from .tensors import torch_module
 from .trace import lookup
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
-    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "Score", "TraceError", "UnsupportedError",
-    "WorkspaceTooSmallError", "attention", "doctor", "explanation", "lookup", "masks", "maximum", "minimum", "prepare",
+    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError", "TraceError", "UnsupportedError",
+    "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze", "lookup", "masks", "maximum", "minimum", "prepare",
     "where",
 ]

@@ -9,6 +9,7 @@ from . import _core, log
 
 _lock = threading.Lock()
 _opened: dict[int, Any] = {}
+_on_miss = "compile"
 
 
 def attention_on(cuda_device: int) -> Any:
@@ -22,5 +23,16 @@ def attention_on(cuda_device: int) -> Any:
     with _lock:
         if cuda_device not in _opened:
             log.follow_environment()
-            _opened[cuda_device] = _core.Attention.open(cuda_device, log.receive, None)
+            opened = _core.Attention.open(cuda_device, log.receive, None)
+            opened.freeze(_on_miss)
+            _opened[cuda_device] = opened
         return _opened[cuda_device]
+
+
+def freeze_all(on_miss: str) -> None:
+    """The policy of every Attention, opened already or later."""
+    global _on_miss
+    with _lock:
+        for opened in _opened.values():
+            opened.freeze(on_miss)
+        _on_miss = on_miss

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,11 @@ def remembered(key: tuple, make: Callable[[], Any]) -> Any:
     return call
 
 
+def forget_all() -> None:
+    """The next calls are described anew: their workspaces may have other sizes."""
+    _calls.clear()
+
+
 def sizes_of(query: tuple, key: tuple, value: tuple) -> tuple:
     """The extension's sizes of a call, of descriptions in the order [B, H, S, D]."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
@@ -54,7 +60,14 @@ def forward(device: int, mask: Any, score: Any, scale: float | None, *tensors: t
     return _core.Forward(attention_on(device), mask, score, scale, False, tensors)
 
 
-def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, *tensors: tuple | None) -> Any:
+def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, score_gradients: list,
+             *tensors: tuple | None) -> Any:
     """`tensors`: descriptions of query, key, value, sink or None, out, lse, the gradients of out and of lse or None, and
-    the results: the gradients of query, key, value and of sink or None. Its ``run`` is as that of `forward`."""
-    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors)
+    the results: the gradients of query, key, value and of sink or None. `score_gradients`: (name in the score, description
+    of the gradient) of looked-up tensors. Its ``run`` is as that of `forward`, with the addresses of those at the end."""
+    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients)
+
+
+def names_in(score: str) -> list[str]:
+    """Names of the tensors that a score looks up, in order, from its description."""
+    return json.loads(score)["tensors"] if score else []

@@ -95,9 +95,21 @@ class InputOutputError(FlashspanError, OSError):
     code = "io_error"
 
 
+class NotPreparedError(FlashspanError, RuntimeError):
+    """The call's kernel would have to be compiled, and `flashspan.freeze` has forbidden that."""
+
+    code = "not_prepared"
+
+
+class TimedOutError(FlashspanError, TimeoutError):
+    """Not done within the time that was given."""
+
+    code = "timed_out"
+
+
 _KINDS = {kind.code: kind for kind in (
     BadArgumentError, BadExpressionError, UnsupportedError, NoDeviceError, MissingComponentError, CompileError,
-    KernelSpillsError, DeviceError, WorkspaceTooSmallError, InputOutputError)}
+    KernelSpillsError, DeviceError, WorkspaceTooSmallError, InputOutputError, NotPreparedError, TimedOutError)}
 
 
 def exception_of(code: str, argument: str, got: str, takes: str, detail: str) -> FlashspanError:

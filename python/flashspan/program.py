@@ -34,7 +34,6 @@ class Program:
             text = program
         else:
             raise BadArgumentError(type(self).__name__.lower(), type(program).__name__, "text or a callable")
-        tensors = {name: _with_axis(tensor) for name, tensor in tensors.items()}
         self._set({"text": text, "tensors": list(tensors), "scalars": scalars}, tuple(tensors.values()))
         self._check()
 
@@ -106,10 +105,6 @@ def _leaf(parser: Any, node: Node, tensors: Any) -> Any:
 
 def _number(value: Any) -> int | float:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
-
-
-def _with_axis(tensor: Any) -> Any:
-    return tensor if len(tensor.shape) else tensor.reshape(1)
 
 
 def _summary(node: Node) -> str:

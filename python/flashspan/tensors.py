@@ -85,7 +85,8 @@ def outline(tensor: Any) -> tuple:
     """A description without memory, for checks of a program: in the dtype in which the library will read it."""
     name = dtype_name(tensor)
     dtype = _DTYPES[_CONVERTED.get(name, name)]
-    return 0, dtype, tuple(tensor.shape), tuple(strides_of(tensor)), cuda_device(tensor)
+    shape, strides = tuple(tensor.shape) or (1,), tuple(strides_of(tensor)) or (1,)
+    return 0, dtype, shape, strides, cuda_device(tensor)
 
 
 def as_looked_up(value: Any, name: str) -> Any:
@@ -102,10 +103,12 @@ def as_looked_up(value: Any, name: str) -> Any:
 
 
 def converted(tensor: Any, name: str) -> Any:
-    """`tensor` itself if the library reads its dtype, else a copy in one that it does.
+    """`tensor` itself if the library reads its dtype, else a copy in one that it does; one of no axis gets one.
 
     Integers of 64 bits have to fit into 32; on the CPU that is checked.
     """
+    if len(tensor.shape) == 0:
+        tensor = tensor.reshape(1)
     dtype = dtype_name(tensor)
     wanted = _CONVERTED.get(dtype)
     if wanted is None:

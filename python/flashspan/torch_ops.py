@@ -46,19 +46,21 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     return _forward(*inputs)
 
 
-def prepare(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
-            scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list[dict]:
-    """Compiles what `attention`, and with `backward` its backward, would use; one record a kernel. See
-    `flashspan.prepare`."""
+def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
+              scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list:
+    """The described calls of `attention`, and with `backward` of its backward. See `flashspan.prepare`."""
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
     query, key, value, sink = inputs[:4]
     query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
     out, lse = _out_like(query, value), _lse_like(query, layout)
     prepared = [_forward_call(query, key, value, sink, out, lse, *inputs[4:10])]
     if backward:
-        results = _gradients_like(query, key, value, sink)
-        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, *inputs[4:]))
-    return [call.prepare() for call in prepared]
+        mask_text, mask_tensors, score_text, score_tensors, *options = inputs[4:]
+        wanted = [tensor.requires_grad for tensor in score_tensors]
+        results = _gradients_like(query, key, value, sink, score_tensors, wanted)
+        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, mask_text, mask_tensors,
+                                       score_text, score_tensors, wanted, *options))
+    return prepared
 
 
 def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:
@@ -109,6 +111,8 @@ def _readable(tensor: Any, query: torch.Tensor) -> torch.Tensor:
     """A looked-up tensor in a dtype that the library reads, on the device of `query`."""
     if not is_torch(tensor):
         tensor = torch.from_numpy(tensor)
+    if tensor.dim() == 0:
+        tensor = tensor.reshape(1)
     if tensor.device != query.device:
         raise BadArgumentError("mask or score", f"a tensor on {tensor.device}",
                                f"tensors on the query's device: mask.to('{query.device}')")
@@ -206,37 +210,38 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
               score_gradients, scale, layout, deterministic):
-    _refuse_score_gradients(score_gradients)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, out_gradient, lse = _with_contiguous_rows(out), _with_contiguous_rows(out_gradient), _with_contiguous_rows(lse)
     if lse_gradient is not None:
         lse_gradient = lse_gradient.contiguous()
-    results = _gradients_like(query, key, value, sink)
-    sink_gradient = None if sink is None else results[3]
+    results = _gradients_like(query, key, value, sink, score_tensors, score_gradients)
     call = _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
-                          score_tensors, scale, layout, deterministic)
+                          score_tensors, score_gradients, scale, layout, deterministic)
     workspace = _workspace(call, query)
     call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
-              out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:3]),
-              _address(sink_gradient)), workspace.data_ptr(), _stream(query))
-    return (*results, [])
+              out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4])),
+             workspace.data_ptr(), _stream(query), [result.data_ptr() for result in results[4]])
+    return results
 
 
 def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
-                   score_tensors, scale, layout, deterministic):
+                   score_tensors, score_gradients, scale, layout, deterministic):
     """The described call; `results` follow from the others."""
     def describe() -> Any:
         bshd = layout == "bshd"
         tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
         programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
+        wanted = [name for name, is_wanted in zip(calls.names_in(score), score_gradients) if is_wanted]
         return calls.backward(
-            cuda_device(query), *programs, scale, deterministic, *tensors, _optional(sink, "sink"),
-            description(out, "out", bshd), description(lse, "lse"), description(out_gradient, "out_gradient", bshd),
-            _optional(lse_gradient, "lse_gradient"), *(description(result, "gradient", bshd) for result in results[:3]),
+            cuda_device(query), *programs, scale, deterministic,
+            [(name, description(result, name)) for name, result in zip(wanted, results[4])], *tensors,
+            _optional(sink, "sink"), description(out, "out", bshd), description(lse, "lse"),
+            description(out_gradient, "out_gradient", bshd), _optional(lse_gradient, "lse_gradient"),
+            *(description(result, "gradient", bshd) for result in results[:3]),
             None if sink is None else description(results[3], "sink_gradient"))
 
     return calls.remembered(
-        ("backward", deterministic, mask, score, scale, layout,
+        ("backward", deterministic, tuple(score_gradients), mask, score, scale, layout,
          *_look(query, key, value, sink, out, lse, out_gradient, lse_gradient), *_identity(mask_tensors),
          *_identity(score_tensors)), describe)
 
@@ -245,16 +250,14 @@ def _optional(tensor: torch.Tensor | None, name: str) -> Any:
     return None if tensor is None else description(tensor, name)
 
 
-def _gradients_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-                    sink: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """Uninitialised gradients, row-major whatever the strides of the inputs; that of no sink has no elements."""
+def _gradients_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sink: torch.Tensor | None,
+                    score_tensors: list, score_gradients: list) -> tuple:
+    """Uninitialised gradients, row-major whatever the strides of the inputs; that of no sink has no elements. Those of the
+    score's tensors are float32, of the ones that want one."""
     like_sink = query.new_empty(0, dtype=torch.float32) if sink is None else sink.new_empty(sink.shape)
-    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape), like_sink
-
-
-def _refuse_score_gradients(wanted: list[bool]) -> None:
-    if any(wanted):
-        raise UnsupportedError("score", "a looked-up tensor that requires a gradient", "tensors without: tensor.detach()")
+    like_score = [tensor.new_empty(tensor.shape, dtype=torch.float32)
+                  for tensor, is_wanted in zip(score_tensors, score_gradients) if is_wanted]
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape), like_sink, like_score
 
 
 for _device in ("CPU", "CUDA"):
@@ -274,7 +277,7 @@ def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tens
 @torch.library.register_fake("flashspan::attention_backward")
 def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score,
                    score_tensors, score_gradients, scale, layout, deterministic):
-    return (*_gradients_like(query, key, value, sink), [])
+    return _gradients_like(query, key, value, sink, score_tensors, score_gradients)
 
 
 # -- Autograd
@@ -282,7 +285,6 @@ def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse
 
 def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
     query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic = inputs
-    _refuse_score_gradients([tensor.requires_grad for tensor in score_tensors])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(query, key, value, sink, *output, *mask_tensors, *score_tensors)
     ctx.masks = len(mask_tensors)
@@ -301,9 +303,11 @@ def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: to
             out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
             ctx.score_gradients, scale, layout, deterministic))
     of_tensors = iter(score_gradients)
+    of_score = [next(of_tensors).to(tensor.dtype) if wanted else None
+                for tensor, wanted in zip(score_tensors, ctx.score_gradients)]
     return (query_gradient, key_gradient, value_gradient, None if sink is None else sink_gradient,
             None, [None] * len(mask_tensors),
-            None, [next(of_tensors) if wanted else None for wanted in ctx.score_gradients], None, None, None)
+            None, of_score, None, None, None)
 
 
 class _AtOnce(torch.autograd.Function):

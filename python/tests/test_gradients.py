@@ -142,10 +142,72 @@ def test_a_changed_input_is_noticed(device):
         out.sum().backward()
 
 
-def test_a_looked_up_tensor_that_requires_a_gradient_is_refused():
-    query = torch.randn(1, 8, 1, 16)
-    bias = torch.randn(8).requires_grad_()
-    score = flashspan.Score(lambda score, b, h, q, k: score + bias[k])
-    with pytest.raises(NotImplementedError, match="detach"):
-        flashspan.attention(query, query, query, score=score)
-    flashspan.attention(query, query, query, score=flashspan.Score("score + bias[k]", bias=bias.detach()))
+class TestScoreGradients:
+    """Gradients of the tensors that a score looks up."""
+
+    def compare(self, device, score_mod, tensors, deterministic=False, heads=4, units=64.0):
+        """`score_mod(*tensors)` makes the callable."""
+        dtype = torch.float32 if device == "cpu" else torch.float16
+        query = torch.randn(2, 70, heads, 32).to(dtype)
+        key = torch.randn(2, 70, 2, 32).to(dtype)
+        exact = [tensor.double().requires_grad_() for tensor in tensors]
+        ours = [tensor.to(device).requires_grad_() for tensor in tensors]
+        gradient = torch.randn(2, 70, heads, 32).to(dtype)
+        score = flashspan.Score(score_mod(*ours))
+        out = flashspan.attention(query.to(device), key.to(device), key.to(device), mask="causal", score=score,
+                                  deterministic=deterministic)
+        visible = reference.dense_mask(lambda b, h, q, k: q >= k, 2, heads, 70, 70)
+        wanted = reference.attention(query, key, key, visible, score_mod(*exact))[0]
+        got = torch.autograd.grad(out, ours, gradient.to(device))
+        for tensor, mine, exactly in zip(ours, got, torch.autograd.grad(wanted, exact, gradient.double())):
+            assert mine.dtype == tensor.dtype and mine.shape == tensor.shape
+            assert_close(mine, exactly, dtype, units)
+
+    @pytest.mark.usefixtures("poisoned_results")
+    def test_of_a_relative_bias(self, device):
+        self.compare(device, lambda bias: lambda score, b, h, q, k: score + bias[h, q - k], [torch.randn(4, 70)])
+
+    def test_of_a_number(self, device):
+        self.compare(device, lambda slope: lambda score, b, h, q, k: score - slope * 0.01 * (q - k), [torch.tensor(0.5)])
+
+    def test_of_two_tensors_in_a_function(self, device):
+        self.compare(device, lambda gain, bias: lambda score, b, h, q, k: 3 * torch.tanh(score * gain[h] / 3 + bias[k]),
+                     [torch.rand(4) + 0.5, torch.randn(70)])
+
+    def test_of_a_tensor_read_through_indices(self, device):
+        kinds = torch.randint(0, 5, (70,), dtype=torch.int32)
+        self.compare(device, lambda bias: lambda score, b, h, q, k: score + bias[kinds.to(bias.device)[k]], [torch.randn(5)])
+
+    @pytest.mark.parametrize("deterministic", [False, True])
+    def test_of_a_bfloat16_parameter(self, device, deterministic):
+        self.compare(device, lambda bias: lambda score, b, h, q, k: score + bias[h, k], [torch.randn(4, 70).bfloat16()],
+                     deterministic, units=2**15 if device == "cpu" else 64)
+
+    def test_the_compiler_finds_them(self, device):
+        bias = torch.randn(70, device=device).requires_grad_()
+        score = flashspan.Score(lambda score, b, h, q, k: score + bias[q - k])
+        query = torch.randn(1, 70, 2, 32, device=device).half()
+
+        def loss(query):
+            return flashspan.attention(query, query, query, mask=mask, score=score).float().square().sum()
+
+        mask = flashspan.masks.causal()
+        wanted, = torch.autograd.grad(loss(query), bias)
+        got, = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(query), bias)
+        assert_close(got, wanted, torch.float16)
+
+    def test_a_parameter_learns_for_many_steps(self, device):
+        """The program holds the parameter itself: steps change it, and each has a gradient."""
+        slope = torch.nn.Parameter(torch.tensor(0.0, device=device))
+        score = flashspan.Score(lambda score, b, h, q, k: score - slope * (q - k).abs())
+        query = torch.randn(1, 40, 1, 16, device=device).half()
+        target = flashspan.attention(query, query, query, score="score - 0.3 * abs(q - k)")
+        optimizer = torch.optim.Adam([slope], lr=0.05)
+        losses = []
+        for _ in range(40):
+            loss = (flashspan.attention(query, query, query, score=score) - target).float().square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 * losses[0]

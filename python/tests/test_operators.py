@@ -15,7 +15,7 @@ def inputs_of(device, with_sink=True, **options):
     key, value = (torch.randn(2, 24, 2, 16, device=device).half().requires_grad_() for _ in range(2))
     sink = torch.zeros(4, device=device).requires_grad_() if with_sink else None
     mask = flashspan.masks.causal_document(torch.arange(24, device=device) // 9)
-    score = flashspan.Score("score + bias[h, q - k + 24]", bias=torch.randn(4, 48, device=device))
+    score = flashspan.Score("score + bias[h, q - k + 24]", bias=torch.randn(4, 48, device=device).requires_grad_())
     return torch_ops._inputs(query, key, value, mask, score, None, "bshd", False, sink)
 
 
@@ -28,10 +28,11 @@ def test_torch_finds_the_operator_in_order(device, with_sink):
 def test_torch_finds_the_backward_operator_in_order(device):
     query, key, value, sink, *programs, scale, layout, deterministic = (
         argument.detach() if isinstance(argument, torch.Tensor) else argument for argument in inputs_of(device))
+    programs[3] = [tensor.detach() for tensor in programs[3]]
     out, lse = torch.ops.flashspan.attention(query, key, value, sink, *programs, scale, layout, deterministic)
     torch.library.opcheck(
         torch.ops.flashspan.attention_backward.default,
-        (torch.randn_like(out), torch.randn_like(lse), query, key, value, sink, out, lse, *programs, [False], scale,
+        (torch.randn_like(out), torch.randn_like(lse), query, key, value, sink, out, lse, *programs, [True], scale,
          layout, deterministic),
         atol=2e-3, rtol=2e-3)
 
@@ -104,7 +105,7 @@ def test_the_way_without_the_dispatcher_gives_the_same_bits(device):
     gradient = torch.randn_like(direct[0])
     for left, right in zip(direct, through):
         assert torch.equal(left, right)
-    tensors = (query, key, value, sink)
+    tensors = (query, key, value, sink, arguments[7][0])
     for left, right in zip(torch.autograd.grad(direct[0], tensors, gradient), torch.autograd.grad(through[0], tensors, gradient)):
         assert_close(left, right, torch.float16)
 
@@ -169,3 +170,44 @@ def test_prepared_calls_compile_nothing(device):
     assert [record["spec"].split()[0] for record in records] == ["forward", "backward"]
     assert all(record["outcome"] in ("built", "disk") and record["spill_bytes"] == 0 for record in records)
     assert [record["outcome"] for record in flashspan.prepare([call])] == ["loaded", "loaded"]
+
+
+@pytest.fixture
+def thawed():
+    yield
+    flashspan.freeze("compile")
+
+
+@pytest.mark.usefixtures("thawed")
+class TestFreeze:
+    def call(self, device, number):
+        query = torch.randn(1, 30, 1, 24, device=device).half()
+        return dict(query=query, key=query, value=query, mask=f"(q * {number} - k) % 3 != 1")
+
+    def test_refuses_what_was_not_prepared(self, device):
+        prepared, other = self.call(device, 5), self.call(device, 7)
+        flashspan.prepare([prepared])
+        flashspan.freeze()
+        flashspan.attention(**prepared)
+        with pytest.raises(flashspan.NotPreparedError):
+            flashspan.attention(**other)
+        flashspan.freeze("compile")
+        flashspan.attention(**other)
+
+    def test_warns_where_it_is_asked_to(self, device, caplog):
+        flashspan.freeze("warn")
+        flashspan.attention(**self.call(device, 11))
+        assert any(record.levelname == "WARNING" for record in caplog.records if record.name == "flashspan")
+
+    def test_knows_its_policies(self, device):
+        flashspan.attention(**self.call(device, 5))
+        with pytest.raises(ValueError, match="on_miss"):
+            flashspan.freeze("never")
+
+    def test_interprets_masks_meanwhile(self, cuda):
+        flashspan.prepare([self.call(cuda, 5)])
+        flashspan.freeze("interpret")
+        other = self.call(cuda, 13)
+        got = flashspan.attention(**other)
+        flashspan.freeze("compile")
+        assert_close(got, flashspan.attention(**other), torch.float16)
