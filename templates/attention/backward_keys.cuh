@@ -61,6 +61,7 @@ struct BackwardItem {
   int b;
   int steps;  // of all query heads together
 };
+
 /// One step, as the consumers need to know it.
 struct Step {
   int number;  // of its queries, counted in steps
@@ -68,6 +69,7 @@ struct Step {
   int h;
 };
 
+/// Shared memory that is no tile.
 struct Exchange {
   float lse[num_stages][query_step];  // in units of exponents of 2, +inf for rows without weights
   float delta[num_stages][query_step];

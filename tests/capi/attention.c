@@ -215,6 +215,9 @@ void test_attention(flashspan_attention* attention) {
   flashspan_mask_free(mask);
   test_preparing_and_freezing();
   test_device(cpu);
+}
+
+void test_gpu(void) {
   const DLDevice gpu = {kDLCUDA, 0};
   test_device(gpu);
 }

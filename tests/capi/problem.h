@@ -33,6 +33,7 @@ void check_mask(flashspan_attention* attention, const flashspan_mask* mask, visi
 
 void test_masks(flashspan_attention* attention);
 void test_attention(flashspan_attention* attention);
+void test_gpu(void); /* does nothing where there is none */
 void test_errors(flashspan_attention* attention);
 
 #endif

@@ -48,7 +48,7 @@ TEST(Explain, TextNamesEveryPart) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
   const Outcome wide = flashspan_command({"explain", "--mask", "causal", "--q-len", "512", "--head-dim", "256"});
-  EXPECT_THAT(wide.out, HasSubstr("family    mma: the wgmma backward takes head dims up to 128"));
+  EXPECT_THAT(wide.out, HasSubstr("family    hopper: sm_90a; dQ in a pass of its own, as head dims past 128"));
 }
 
 TEST(Explain, TheCpuIsAnArchitectureToo) {

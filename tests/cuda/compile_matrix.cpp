@@ -117,9 +117,10 @@ void add_hopper_portions(Matrix& matrix) {
 void add_hopper_two_passes(Matrix& matrix) {
   SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16, .deterministic = true};
   for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}, HeadDims{192, 128}, HeadDims{256, 256}}) {
-    for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask);
+    for (const NamedMask& mask : masks) matrix.add(request, head_dims, mask);
     matrix.add(request, head_dims, causal_mask, &softcap_and_alibi);
   }
+  for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, HeadDims{128, 128}, mask);
 }
 
 /// Backward kernels of sm_90a.

@@ -86,8 +86,7 @@ class Pairs {
   }
 
   /// Bit tile of one tile, in the order that TilePlanArguments describes.
-  [[nodiscard]] std::vector<unsigned> bits(std::int64_t query_tile, std::int64_t key_tile) const {
-    const bool by_key = request_.direction == Direction::backward;
+  [[nodiscard]] std::vector<unsigned> bits(std::int64_t query_tile, std::int64_t key_tile, bool by_key) const {
     const auto& [block_m, block_n] = std::pair{request_.tile.block_m, request_.tile.block_n};
     std::vector<unsigned> words;
     for (int row = 0; row < (by_key ? block_n : block_m); ++row) {
@@ -147,11 +146,14 @@ void expect_row(const EmulatedPlan& plan, const EmulatedLists& lists, const Plan
       ASSERT_GE(entry.mask, 0) << "tile " << row << ", " << tile;
       ASSERT_LT(entry.mask, plan.bit_slots);
       tally.slots.insert(entry.mask);
-      const bool bits_by_key = request.direction == Direction::backward;
-      const long long words = (bits_by_key ? request.tile.block_n : request.tile.block_m) * 4;
-      const std::vector<unsigned> got(plan.bits.begin() + entry.mask * words,
-                                      plan.bits.begin() + (entry.mask + 1) * words);
-      ASSERT_EQ(got, pairs.bits(query_tile, key_tile)) << "tile " << query_tile << ", " << key_tile;
+      const auto expect_bits = [&](const std::vector<unsigned>& all, int rows, bool by_key) {
+        const long long words = rows * 4;
+        const std::vector<unsigned> got(all.begin() + entry.mask * words, all.begin() + (entry.mask + 1) * words);
+        ASSERT_EQ(got, pairs.bits(query_tile, key_tile, by_key)) << "tile " << query_tile << ", " << key_tile;
+      };
+      const bool backward = request.direction == Direction::backward;
+      if (!backward || request.two_passes) expect_bits(plan.query_bits, request.tile.block_m, false);
+      if (backward) expect_bits(plan.key_bits, request.tile.block_n, true);
     }
   }
   ASSERT_EQ(next, entries.end()) << "row " << row << " lists an empty tile";
@@ -248,6 +250,14 @@ TEST(EmulatedPlanner, TilesSayWhichRowsSeeNothingOfThem) {
     const Tally tally = expect_exact(request_of(documents, none, tile, 700, 690));
     EXPECT_EQ(tally.unseen_in_part > 0, tile.block_m > 64);
   }
+}
+
+TEST(EmulatedPlanner, ABackwardInTwoPassesHasItsBitsBothWays) {
+  const Program documents = parsed("q // 50 == k // 50");
+  const mask::Bindings none;
+  PlanRequest request = request_of(documents, none, square, 700, 690, Direction::backward);
+  request.two_passes = true;
+  EXPECT_GT(expect_exact(request).slots.size(), 0U);
 }
 
 TEST(EmulatedPlanner, NoTilesGiveEmptyRows) {

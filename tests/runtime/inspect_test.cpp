@@ -67,9 +67,10 @@ TEST(Explain, TheKernelFamilyIsThatOfTheDirectionAndHasAReason) {
   const auto wide = explain(Mask::causal(), nullptr, {1, 1, 1, 64, 64, 256, 256}, DType::bf16, Arch{90, 'a'});
   ASSERT_TRUE(wide.has_value()) << wide.error().message();
   EXPECT_EQ(wide->directions[0].kernel_family, "hopper");
-  EXPECT_EQ(wide->directions[1].kernel_family, "mma");
-  EXPECT_THAT(wide->directions[1].kernel_family_reason, HasSubstr("backward"));
-  EXPECT_EQ(wide->directions[1].lowering, "expression");
+  EXPECT_EQ(wide->directions[1].kernel_family, "hopper");
+  EXPECT_THAT(wide->directions[1].kernel_family_reason, HasSubstr("dQ in a pass of its own"));
+  EXPECT_EQ(wide->directions[1].lowering, "column_bounds");
+  EXPECT_THAT(wide->directions[1].spec, HasSubstr("two_passes = true"));
   const auto cpu = explain(Mask::causal(), nullptr, shape, DType::f32, std::nullopt);
   ASSERT_TRUE(cpu.has_value()) << cpu.error().message();
   EXPECT_EQ(cpu->directions[0].kernel_family, "");

@@ -20,6 +20,7 @@ kernel::KernelSpec spec_of(const PlanRequest& request) {
   spec.lowering = mask::LoweringKind::bit_tiles;
   spec.mask = request.program->to_signature();
   spec.tile = request.tile;
+  spec.two_passes = request.two_passes;
   return spec;
 }
 
@@ -51,9 +52,12 @@ EmulatedPlan take_plan(const flashspan_device::AttentionParameters& parameters, 
   plan.by_query = take(parameters.by_query, size.query_tiles, size.key_tiles);
   plan.by_key = take(parameters.by_key, size.key_tiles, size.query_tiles);
   plan.bit_slots = parameters.by_query.bit_slots;
-  const unsigned* const bits = parameters.by_query.bits;
-  const int bit_rows = spec.direction == Direction::backward ? spec.tile.block_n : spec.tile.block_m;
-  plan.bits.assign(bits, bits + std::int64_t{plan.bit_slots} * bit_rows * 4);
+  const auto bits_of = [&](const flashspan_device::TilePlanArguments& from, int rows) {
+    return std::vector<unsigned>(from.bits, from.bits + std::int64_t{plan.bit_slots} * rows * 4);
+  };
+  const bool backward = spec.direction == Direction::backward;
+  if (!backward || spec.two_passes) plan.query_bits = bits_of(parameters.by_query, spec.tile.block_m);
+  if (backward) plan.key_bits = bits_of(parameters.by_key, spec.tile.block_n);
   plan.next_item = *parameters.next_item;
   return plan;
 }

@@ -21,8 +21,9 @@ struct EmulatedLists {
 
 struct EmulatedPlan {
   EmulatedLists by_query;
-  EmulatedLists by_key;  ///< of a backward
-  std::vector<unsigned> bits;
+  EmulatedLists by_key;              ///< of a backward
+  std::vector<unsigned> query_bits;  ///< of a forward, and of a backward in two passes
+  std::vector<unsigned> key_bits;    ///< of a backward
   int bit_slots = 0;
   unsigned next_item = ~0U;
 };
@@ -37,7 +38,8 @@ struct PlanRequest {
   AttentionShape shape;
   const mask::Program* program = nullptr;
   const mask::Bindings* bindings = nullptr;
-  std::optional<int> bit_slots;  ///< fewer than the workspace has
+  std::optional<int> bit_slots = std::nullopt;  ///< fewer than the workspace has
+  bool two_passes = false;                      ///< as in KernelSpec
 };
 /// Plans, with bits, in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
 [[nodiscard]] Result<EmulatedPlan> plan_emulated(const PlanRequest& request);
