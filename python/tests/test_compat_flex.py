@@ -78,6 +78,22 @@ class TestValues:
         visible[:32, :32] = visible[:32, 64:] = True
         assert_same(inputs, got, wanted_of(visible))
 
+    def test_of_block_lists_that_hide_more_than_their_mask_mod(self, device):
+        """A mask_mod counts inside partial blocks alone: not in full ones, nor in those of no list."""
+        inputs = leaves(device)
+        partial = torch.tensor([[[1, 1]]]), torch.tensor([[[[0, 7, 7], [1, 9, 9]]]])
+        full = torch.tensor([[[1, 0]]]), torch.tensor([[[[2, 7, 7], [9, 9, 9]]]])
+        block_mask = torch_flex.BlockMask.from_kv_blocks(
+            *(tensor.int().to(device) for tensor in (*partial, *full)), BLOCK_SIZE=(32, 32), seq_lengths=(61, 90),
+            compute_q_blocks=False, mask_mod=lambda b, h, q, k: q >= k)
+        got = flex_attention(*inputs, block_mask=block_mask, enable_gqa=True, return_lse=True)
+        causal = torch.arange(61)[:, None] >= torch.arange(90)
+        visible = torch.zeros(61, 90, dtype=torch.bool)
+        visible[:32, :32] = causal[:32, :32]
+        visible[:32, 64:] = True
+        visible[32:, 32:64] = causal[32:, 32:64]
+        assert_same(inputs, got, wanted_of(visible))
+
     def test_keys_of_one_batch_entry_serve_all(self, device):
         inputs = leaves(device, kv_batch=1)
         block_mask = create_block_mask(lambda b, h, q, k: (q + b) >= k, 2, None, 61, 90)

@@ -57,8 +57,8 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
         query: [B, Hq, L, D]. key: [B, Hkv, S, D]. value: [B, Hkv, S, Dv]. Dtypes and head dims as `flashspan.attention`. Keys
             and values of batch 1 serve every batch entry, if the block mask has the query's batch.
         score_mod: (score, b, h, q, k); what it captures takes gradients. It may not return -inf: hiding is the mask's part.
-        block_mask: of `create_block_mask`, here or in torch. Of torch's, the mask_mod alone is read, and traced in every call:
-            its lists are taken to follow from it. One without a mask_mod (``BlockMask.from_kv_blocks(...)``) is its lists.
+        block_mask: of `create_block_mask`, here or in torch. Of torch's, both are applied: its lists of full blocks, and its
+            mask_mod, which is traced in every call, inside its other lists. Ours is faster: it needs no lists.
         scale: None is 1 / sqrt(D).
         enable_gqa: Hq may be a multiple of Hkv.
         return_lse: return (out, lse); lse is float32 [B, Hq, L], and differentiable.
@@ -104,11 +104,11 @@ def _check_sizes(block_mask: BlockMask | torch_flex.BlockMask, query: torch.Tens
 def _mask_of(block_mask: BlockMask | torch_flex.BlockMask) -> Mask | None:
     if isinstance(block_mask, BlockMask):
         return block_mask.mask
-    if block_mask.mask_mod is not torch_flex.noop_mask:
-        return Mask(block_mask.mask_mod)
+    predicate = None if block_mask.mask_mod is torch_flex.noop_mask else Mask(block_mask.mask_mod)
     if tuple(block_mask.BLOCK_SIZE) == (_NO_BLOCKS, _NO_BLOCKS):
-        return None
-    listed = masks.block_list(block_mask.kv_num_blocks, block_mask.kv_indices, *block_mask.BLOCK_SIZE)
+        return predicate
+    # The lists are read too: from_kv_blocks() makes masks whose lists hide more than their mask_mod.
+    listed = masks.block_list(block_mask.kv_num_blocks, block_mask.kv_indices, *block_mask.BLOCK_SIZE, predicate=predicate)
     if block_mask.full_kv_num_blocks is None:
         return listed
     return listed | masks.block_list(block_mask.full_kv_num_blocks, block_mask.full_kv_indices, *block_mask.BLOCK_SIZE)
