@@ -96,11 +96,14 @@ void add_hopper(Matrix& matrix) {
     for (const HeadDims head_dims : all_head_dims) matrix.add(bf16, head_dims, causal_mask, score);
     for (const HeadDims head_dims : usual_head_dims) {
       for (const NamedMask& mask : masks) {
-        matrix.add_all_lowerings(bf16, head_dims, mask, score);
+        // With a score, the lowering that is chosen; the others at one head dim.
+        if (score == nullptr) matrix.add_all_lowerings(bf16, head_dims, mask);
+        matrix.add(bf16, head_dims, mask, score);
         matrix.add(f16, head_dims, mask, score);
       }
     }
   }
+  for (const NamedMask& mask : masks) matrix.add_all_lowerings(bf16, one_head_dim, mask, &softcap_and_alibi);
 }
 
 /// Those that cut rows into portions: what the type of the elements and a score change is the same as above.
@@ -129,9 +132,13 @@ void add_hopper_backward(Matrix& matrix) {
   for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask);
   for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}}) {
     for (const ProgramText* score : scores) {
-      for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, head_dims, mask, score);
+      for (const NamedMask& mask : masks) {
+        if (score == nullptr) matrix.add_all_lowerings(request, head_dims, mask);
+        matrix.add(request, head_dims, mask, score);
+      }
     }
   }
+  for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask, &softcap_and_alibi);
   request.dtype = DType::f16;
   for (const NamedMask& mask : masks) matrix.add(request, one_head_dim, mask);
 }
