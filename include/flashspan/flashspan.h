@@ -28,8 +28,15 @@
 extern "C" {
 #endif
 
+/* Any int may come in for an enumeration, and is refused by value: in C++ that takes a fixed underlying type. */
+#ifdef __cplusplus
+#define FLASHSPAN_ENUM(name) enum name : int
+#else
+#define FLASHSPAN_ENUM(name) enum name
+#endif
+
 /* As flashspan::ErrorCode, in its order. */
-typedef enum flashspan_status {
+typedef FLASHSPAN_ENUM(flashspan_status) {
   FLASHSPAN_OK = 0,
   FLASHSPAN_BAD_ARGUMENT = 1,
   FLASHSPAN_BAD_EXPRESSION = 2,
@@ -121,14 +128,14 @@ typedef struct flashspan_attention flashspan_attention;
 typedef struct flashspan_tile_plan flashspan_tile_plan;
 
 /* As flashspan::LogLevel and flashspan::MissPolicy, in their order. */
-typedef enum flashspan_log_level {
+typedef FLASHSPAN_ENUM(flashspan_log_level) {
   FLASHSPAN_LOG_DEBUG = 0,
   FLASHSPAN_LOG_INFO = 1,
   FLASHSPAN_LOG_WARNING = 2,
   FLASHSPAN_LOG_ERROR = 3
 } flashspan_log_level;
 
-typedef enum flashspan_miss_policy {
+typedef FLASHSPAN_ENUM(flashspan_miss_policy) {
   FLASHSPAN_ON_MISS_COMPILE = 0,
   FLASHSPAN_ON_MISS_WARN = 1,
   FLASHSPAN_ON_MISS_REFUSE = 2,
