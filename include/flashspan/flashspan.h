@@ -30,13 +30,13 @@ extern "C" {
 
 /* Any int may come in for an enumeration, and is refused by value: in C++ that takes a fixed underlying type. */
 #ifdef __cplusplus
-#define FLASHSPAN_ENUM(name) enum name : int
+#define FLASHSPAN_OF_INT : int
 #else
-#define FLASHSPAN_ENUM(name) enum name
+#define FLASHSPAN_OF_INT
 #endif
 
 /* As flashspan::ErrorCode, in its order. */
-typedef FLASHSPAN_ENUM(flashspan_status) {
+typedef enum flashspan_status FLASHSPAN_OF_INT {
   FLASHSPAN_OK = 0,
   FLASHSPAN_BAD_ARGUMENT = 1,
   FLASHSPAN_BAD_EXPRESSION = 2,
@@ -128,14 +128,14 @@ typedef struct flashspan_attention flashspan_attention;
 typedef struct flashspan_tile_plan flashspan_tile_plan;
 
 /* As flashspan::LogLevel and flashspan::MissPolicy, in their order. */
-typedef FLASHSPAN_ENUM(flashspan_log_level) {
+typedef enum flashspan_log_level FLASHSPAN_OF_INT {
   FLASHSPAN_LOG_DEBUG = 0,
   FLASHSPAN_LOG_INFO = 1,
   FLASHSPAN_LOG_WARNING = 2,
   FLASHSPAN_LOG_ERROR = 3
 } flashspan_log_level;
 
-typedef FLASHSPAN_ENUM(flashspan_miss_policy) {
+typedef enum flashspan_miss_policy FLASHSPAN_OF_INT {
   FLASHSPAN_ON_MISS_COMPILE = 0,
   FLASHSPAN_ON_MISS_WARN = 1,
   FLASHSPAN_ON_MISS_REFUSE = 2,
