@@ -10,14 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include "cache/little_endian.hpp"
 #include "cache/whole_file.hpp"
 
 namespace flashspan::cache {
@@ -31,24 +30,16 @@ constexpr std::size_t version_offset = 8;  // 8 bytes
 constexpr std::size_t count_offset = 16;   // 8 bytes, then 8 zero bytes
 constexpr std::size_t checksum_offset = 32;
 constexpr std::size_t header_bytes = 48;
-constexpr std::size_t item_bytes = 48;  // key, alias, offset, length
+// Offsets in an item, which starts with its key.
+constexpr std::size_t alias_offset = 16;
+constexpr std::size_t place_offset = 32;
+constexpr std::size_t length_offset = 40;
+constexpr std::size_t item_bytes = 48;
 constexpr std::uint64_t most_items = std::uint64_t{1} << 20;
-constexpr std::uint64_t largest_entry_bytes = std::uint64_t{1} << 30;
-
-std::string describe(int error) { return std::error_code(error, std::generic_category()).message(); }
+constexpr std::size_t number_bytes = 8;
 
 Error unusable(const std::filesystem::path& path, const std::string& got) {
   return Error{ErrorCode::io_error, "bundle", path.string() + ": " + got, "a whole bundle of this format", ""};
-}
-
-void put_number(std::byte* to, std::uint64_t value) {
-  for (int i = 0; i < 8; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
-}
-
-std::uint64_t get_number(const std::byte* from) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < 8; ++i) value |= static_cast<std::uint64_t>(from[i]) << (8 * i);
-  return value;
 }
 
 /// Of the header before its checksum, and of the index.
@@ -60,19 +51,19 @@ KernelKey checksum(std::span<const std::byte> header, std::span<const std::byte>
   return KernelKey::of(parts);
 }
 
-void put_item(std::byte* to, const BundleFile::Item& item) {
-  std::memcpy(to, item.key.bytes.data(), item.key.bytes.size());
-  std::memcpy(to + 16, item.alias.bytes.data(), item.alias.bytes.size());
-  put_number(to + 32, item.offset);
-  put_number(to + 40, item.bytes);
+void put_item(std::span<std::byte> to, const BundleFile::Item& item) {
+  std::memcpy(to.data(), item.key.bytes.data(), item.key.bytes.size());
+  std::memcpy(&to[alias_offset], item.alias.bytes.data(), item.alias.bytes.size());
+  put_number(to.subspan(place_offset, number_bytes), item.offset);
+  put_number(to.subspan(length_offset, number_bytes), item.bytes);
 }
 
-BundleFile::Item get_item(const std::byte* from) {
+BundleFile::Item get_item(std::span<const std::byte> from) {
   BundleFile::Item item;
-  std::memcpy(item.key.bytes.data(), from, item.key.bytes.size());
-  std::memcpy(item.alias.bytes.data(), from + 16, item.alias.bytes.size());
-  item.offset = get_number(from + 32);
-  item.bytes = get_number(from + 40);
+  std::memcpy(item.key.bytes.data(), from.data(), item.key.bytes.size());
+  std::memcpy(item.alias.bytes.data(), &from[alias_offset], item.alias.bytes.size());
+  item.offset = get_number(from.subspan(place_offset, number_bytes));
+  item.bytes = get_number(from.subspan(length_offset, number_bytes));
   return item;
 }
 
@@ -81,13 +72,13 @@ std::vector<std::byte> encode_bundle(const std::map<KernelKey, BundledEntry>& en
   std::size_t item = header_bytes;
   for (const auto& [key, bundled] : entries) {
     const std::vector<std::byte> file = encode(key, bundled.entry);
-    put_item(&bytes[item], {key, bundled.alias, bytes.size(), file.size()});
+    put_item(std::span(bytes).subspan(item, item_bytes), {key, bundled.alias, bytes.size(), file.size()});
     item += item_bytes;
     bytes.insert(bytes.end(), file.begin(), file.end());
   }
   std::memcpy(bytes.data(), magic.data(), magic.size());
-  put_number(&bytes[version_offset], format_version);
-  put_number(&bytes[count_offset], entries.size());
+  put_number(std::span(bytes).subspan(version_offset, number_bytes), format_version);
+  put_number(std::span(bytes).subspan(count_offset, number_bytes), entries.size());
   const auto index = std::span(bytes).subspan(header_bytes, entries.size() * item_bytes);
   const KernelKey sum = checksum(bytes, index);
   std::memcpy(&bytes[checksum_offset], sum.bytes.data(), sum.bytes.size());
@@ -99,19 +90,10 @@ std::vector<std::byte> encode_bundle(const std::map<KernelKey, BundledEntry>& en
 Result<void> write_bundle(const std::filesystem::path& path, std::vector<BundledEntry> entries) {
   std::map<KernelKey, BundledEntry> by_key;  // the first of each
   for (BundledEntry& entry : entries) by_key.try_emplace(entry.key, std::move(entry));
-  const auto failure = [&path](int error) {
-    return Error{ErrorCode::io_error, "bundle", path.string() + ": " + describe(error),
+  if (const int error = publish_file(path, encode_bundle(by_key)); error != 0) {
+    return Error{ErrorCode::io_error, "bundle", path.string() + ": " + error_text(error),
                  "a file in a folder that can be written to", ""};
-  };
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  std::filesystem::path temporary;
-  if (const int error = create_temporary(folder, encode_bundle(by_key), temporary); error != 0) return failure(error);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    return failure(error);
   }
-  sync_directory(folder);
   return {};
 }
 
@@ -140,19 +122,19 @@ struct BundleFile::Descriptor {
 Result<BundleFile> BundleFile::open(const std::filesystem::path& path) {
   BundleFile bundle;
   bundle.file_ = std::make_shared<const Descriptor>(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (bundle.file_->number < 0) return unusable(path, describe(errno));
+  if (bundle.file_->number < 0) return unusable(path, error_text(errno));
   struct stat status{};
   if (::fstat(bundle.file_->number, &status) != 0 || !S_ISREG(status.st_mode)) return unusable(path, "not a file");
   const auto header = bundle.file_->read(0, header_bytes);
   if (!header || std::memcmp(header->data(), magic.data(), magic.size()) != 0) {
     return unusable(path, "does not start as a bundle does");
   }
-  const std::uint64_t version = get_number(&(*header)[version_offset]);
+  const std::uint64_t version = get_number(std::span(*header).subspan(version_offset, number_bytes));
   if (version != format_version) {
     return unusable(path,
                     "format version " + std::to_string(version) + " instead of " + std::to_string(format_version));
   }
-  const std::uint64_t count = get_number(&(*header)[count_offset]);
+  const std::uint64_t count = get_number(std::span(*header).subspan(count_offset, number_bytes));
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
   const auto index = count <= most_items ? bundle.file_->read(header_bytes, count * item_bytes) : std::nullopt;
   if (!index) return unusable(path, "shorter than its index");
@@ -160,8 +142,9 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path) {
   std::memcpy(stored.bytes.data(), &(*header)[checksum_offset], stored.bytes.size());
   if (checksum(*header, *index) != stored) return unusable(path, "its index does not match its checksum");
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Item item = get_item(&(*index)[i * item_bytes]);
-    if (item.bytes > largest_entry_bytes || item.offset > file_bytes || item.bytes > file_bytes - item.offset) {
+    const Item item = get_item(std::span(*index).subspan(i * item_bytes, item_bytes));
+    if (item.bytes > std::uint64_t{largest_entry_bytes} || item.offset > file_bytes ||
+        item.bytes > file_bytes - item.offset) {
       return unusable(path, "shorter than its index says");
     }
     bundle.items_.push_back(item);

@@ -22,12 +22,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view entry_suffix = ".fse";
 constexpr std::string_view temporary_prefix = ".tmp-";
 constexpr const char* damaged_folder = "damaged";
-constexpr std::int64_t largest_entry_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t stamp_after_seconds = 3600;
 constexpr std::int64_t temporary_lifetime_seconds = 3600;
 constexpr std::size_t shard_digits = 2;
-
-std::string describe(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 /// The file is not there, or a network file system is changing it under us: nothing worth a word.
 bool is_plain_miss(int error) { return error == ENOENT || error == ENOTDIR || error == ESTALE || error == EBUSY; }
@@ -111,7 +108,7 @@ std::optional<Entry> DiskStore::read(const KernelKey& key) {
   if (error != 0 && error != EFBIG) {
     // Says nothing about the contents, so it must not cost anyone the file.
     if (!is_plain_miss(error) && !latches_->warned_of_read_error.exchange(true)) {
-      warn("cache: cannot read " + path.string() + ": " + describe(error));
+      warn("cache: cannot read " + path.string() + ": " + error_text(error));
     }
     return std::nullopt;
   }
@@ -136,7 +133,7 @@ void DiskStore::set_aside(const KernelKey& key, const std::string& reason) {
   if (error == 0 && std::rename(path.c_str(), target.c_str()) != 0) error = errno;
   if (is_plain_miss(error)) return;
   warn("cache: " + path.string() + ": " + reason +
-       (error == 0 ? "; moved to " + target.string() : "; cannot move it aside: " + describe(error)));
+       (error == 0 ? "; moved to " + target.string() : "; cannot move it aside: " + error_text(error)));
 }
 
 /// One attempt: 0 or errno. Leaves no temporary file behind.
@@ -144,15 +141,7 @@ int DiskStore::publish(const KernelKey& key, std::span<const std::byte> bytes) c
   const fs::path shard = shard_of(key);
   if (const int error = create_private_directories(directory_); error != 0) return error;
   if (const int error = create_directory_like(shard, directory_); error != 0) return error;
-  fs::path temporary;
-  if (const int error = create_temporary(shard, bytes, temporary); error != 0) return error;
-  if (std::rename(temporary.c_str(), path_of(key).c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  sync_directory(shard);
-  return 0;
+  return publish_file(path_of(key), bytes);
 }
 
 Result<void> DiskStore::write(const KernelKey& key, const Entry& entry) {
@@ -170,7 +159,7 @@ Result<void> DiskStore::write(const KernelKey& key, const Entry& entry) {
   for (int attempt = 0; attempt < attempts && error == ENOENT; ++attempt) error = publish(key, bytes);
   if (error == 0) return {};
   if (is_read_only(error)) latches_->writable = false;
-  return failure(describe(error), {});
+  return failure(error_text(error), {});
 }
 
 std::vector<StoredEntry> DiskStore::list() {
@@ -184,7 +173,7 @@ std::vector<StoredEntry> DiskStore::list() {
     StoredEntry listed{*key, file.status.st_size, file.status.st_mtime, {}, false, {}};
     std::optional<Entry> entry;
     if (error == 0) entry = decode(*key, file.bytes, &listed.damage);
-    if (error != 0) listed.damage = describe(error);
+    if (error != 0) listed.damage = error_text(error);
     listed.valid = entry.has_value();
     if (entry) listed.metadata = std::move(entry->metadata);
     entries.push_back(std::move(listed));

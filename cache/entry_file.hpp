@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@ namespace flashspan::cache {
 
 /// Part of every key; raised whenever the format or the meaning of an entry changes.
 inline constexpr int entry_format_version = 1;
+/// Of a whole entry file. A larger one is damaged, and none is written.
+inline constexpr std::int64_t largest_entry_bytes = std::int64_t{1} << 30;
 
 /// What the cache keeps under a key. The cache does not interpret `metadata` (JSON text by convention).
 struct Entry {

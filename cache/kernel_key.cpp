@@ -1,7 +1,10 @@
 // kernel_key.cpp -- the hash, its canonical byte order and its text form.
 #include "cache/kernel_key.hpp"
 
+#include <array>
 #include <cstring>
+
+#include "cache/little_endian.hpp"
 
 // Header only, so that no installed package depends on libxxhash.
 #define XXH_INLINE_ALL
@@ -11,16 +14,6 @@ namespace flashspan::cache {
 namespace {
 
 constexpr std::string_view hexadecimal_digits = "0123456789abcdef";
-
-/// Eight bytes, least significant first, whatever the host's order.
-std::array<std::uint8_t, 8> little_endian(std::uint64_t value) {
-  std::array<std::uint8_t, 8> bytes{};
-  for (std::uint8_t& byte : bytes) {
-    byte = static_cast<std::uint8_t>(value & 0xff);
-    value >>= 8;
-  }
-  return bytes;
-}
 
 }  // namespace
 
@@ -50,7 +43,8 @@ KernelKey KernelKey::of(std::span<const std::string_view> parts) {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   for (const std::string_view part : parts) {
-    const auto length = little_endian(part.size());
+    std::array<std::byte, 8> length{};
+    put_number(length, part.size());
     XXH3_128bits_update(&state, length.data(), length.size());
     XXH3_128bits_update(&state, part.data(), part.size());
   }

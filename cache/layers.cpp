@@ -20,7 +20,6 @@ class FolderLayer final : public Layer {
   FolderLayer(std::filesystem::path folder, LogSink log) : folder_(std::move(folder)), log_(std::move(log)) {}
 
   [[nodiscard]] std::optional<Entry> read(const KernelKey& key) override {
-    constexpr std::int64_t largest_entry_bytes = std::int64_t{1} << 30;
     constexpr std::int64_t never = -1;
     const std::filesystem::path path = entry_path(folder_, key);
     FileContents file;

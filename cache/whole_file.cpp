@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <string>
+#include <system_error>
 
 namespace flashspan::cache {
 namespace {
@@ -76,23 +78,8 @@ void take_permissions_of_directory(int descriptor, const std::filesystem::path& 
   if (::stat(directory.c_str(), &status) == 0) (void)::fchmod(descriptor, status.st_mode & 0666);
 }
 
-}  // namespace
-
-int read_file(const std::filesystem::path& path, std::int64_t limit_bytes, std::int64_t stamp_after_seconds,
-              FileContents& contents) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO in the way must not block
-  if (!file.open()) return errno;
-  if (::fstat(file.number(), &contents.status) != 0) return errno;
-  if (!S_ISREG(contents.status.st_mode)) return EISDIR;
-  if (contents.status.st_size > limit_bytes) return EFBIG;
-  contents.bytes.resize(static_cast<std::size_t>(contents.status.st_size));
-  if (const int error = read_to_end(file.number(), limit_bytes, contents.bytes); error != 0) return error;
-  if (stamp_after_seconds >= 0 && std::time(nullptr) - contents.status.st_mtime > stamp_after_seconds) {
-    (void)::futimens(file.number(), nullptr);  // accounting never fails a read
-  }
-  return 0;
-}
-
+/// Creates `directory`/.tmp-<pid>-<random> with the bytes, on stable storage, with the directory's permissions.
+/// After a failure no file is left.
 int create_temporary(const std::filesystem::path& directory, std::span<const std::byte> bytes,
                      std::filesystem::path& temporary) {
   std::string name = (directory / (".tmp-" + std::to_string(::getpid()) + "-XXXXXX")).string();
@@ -111,6 +98,42 @@ int create_temporary(const std::filesystem::path& directory, std::span<const std
   return 0;
 }
 
+/// Makes renames inside the directory durable, where the file system can.
+void sync_directory(const std::filesystem::path& directory) {
+  const FileDescriptor handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.open()) (void)sync(handle.number());
+}
+
+}  // namespace
+
+int read_file(const std::filesystem::path& path, std::int64_t limit_bytes, std::int64_t stamp_after_seconds,
+              FileContents& contents) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO in the way must not block
+  if (!file.open()) return errno;
+  if (::fstat(file.number(), &contents.status) != 0) return errno;
+  if (!S_ISREG(contents.status.st_mode)) return EISDIR;
+  if (contents.status.st_size > limit_bytes) return EFBIG;
+  contents.bytes.resize(static_cast<std::size_t>(contents.status.st_size));
+  if (const int error = read_to_end(file.number(), limit_bytes, contents.bytes); error != 0) return error;
+  if (stamp_after_seconds >= 0 && std::time(nullptr) - contents.status.st_mtime > stamp_after_seconds) {
+    (void)::futimens(file.number(), nullptr);  // accounting never fails a read
+  }
+  return 0;
+}
+
+int publish_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::filesystem::path temporary;
+  if (const int error = create_temporary(folder, bytes, temporary); error != 0) return error;
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  sync_directory(folder);
+  return 0;
+}
+
 int create_private_directories(const std::filesystem::path& directory) {
   if (::mkdir(directory.c_str(), 0700) == 0 || errno == EEXIST) return 0;
   const std::filesystem::path parent = directory.parent_path();
@@ -126,9 +149,6 @@ int create_directory_like(const std::filesystem::path& directory, const std::fil
   return 0;
 }
 
-void sync_directory(const std::filesystem::path& directory) {
-  const FileDescriptor handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.open()) (void)sync(handle.number());
-}
+std::string error_text(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 }  // namespace flashspan::cache

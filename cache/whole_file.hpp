@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace flashspan::cache {
@@ -24,10 +25,10 @@ struct FileContents {
 int read_file(const std::filesystem::path& path, std::int64_t limit_bytes, std::int64_t stamp_after_seconds,
               FileContents& contents);
 
-/// Creates `directory`/.tmp-<pid>-<random> with the bytes, on stable storage, with the directory's permissions.
-/// After a failure no file is left.
-int create_temporary(const std::filesystem::path& directory, std::span<const std::byte> bytes,
-                     std::filesystem::path& temporary);
+/// Puts a file with the bytes at `path`, in place of what is there, and on stable storage: through a private file
+/// .tmp-<pid>-<random> beside it, with the directory's permissions, that is renamed. Who has the old file open goes on
+/// reading it. After a failure no file of ours is left.
+int publish_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 /// Creates `directory` and its missing parents, readable by the owner only. An existing directory is success.
 int create_private_directories(const std::filesystem::path& directory);
@@ -35,7 +36,7 @@ int create_private_directories(const std::filesystem::path& directory);
 /// Creates `directory` with the permissions of `parent`, which exists. An existing directory is success.
 int create_directory_like(const std::filesystem::path& directory, const std::filesystem::path& parent);
 
-/// Makes renames inside the directory durable, where the file system can.
-void sync_directory(const std::filesystem::path& directory);
+/// What the system calls an errno value.
+[[nodiscard]] std::string error_text(int error);
 
 }  // namespace flashspan::cache
