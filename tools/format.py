@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("include", "core", "codegen", "templates", "cache", "runtime", "capi", "tools", "examples", "python", "bench", "tests")
+FOLDERS = ("include", "core", "codegen", "templates", "cache", "runtime", "reports", "capi", "tools", "examples", "python", "bench", "tests")
 SUFFIXES = {".cpp", ".hpp", ".h", ".cuh", ".cu", ".c"}
 
 

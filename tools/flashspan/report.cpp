@@ -54,24 +54,6 @@ ExitCode report_error(const Error& error, bool json) {
   return exit_code_of(error.code);
 }
 
-Json to_json(const KernelRecord& record) {
-  return {{"spec", record.spec},
-          {"key", record.key},
-          {"outcome", record.outcome},
-          {"lowering", record.lowering},
-          {"compile_ms", record.compile_ms},
-          {"registers", record.registers},
-          {"shared_bytes", record.shared_bytes},
-          {"spill_bytes", record.spill_bytes}};
-}
-
-Json to_json(const TileMap& tiles) {
-  return {{"block_m", tiles.block_m}, {"block_n", tiles.block_n},
-          {"rows", tiles.rows},       {"columns", tiles.columns},
-          {"empty", tiles.empty},     {"full", tiles.full},
-          {"partial", tiles.partial}, {"visible_pairs", tiles.visible_pairs}};
-}
-
 void print_json(const Json& json) {
   // Text from outside may hold bytes that are not UTF-8; they are replaced, never thrown about.
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);

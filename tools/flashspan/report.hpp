@@ -3,17 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "flashspan/attention.hpp"
 #include "flashspan/core/error.hpp"
-#include "flashspan/inspect.hpp"
+#include "reports/json.hpp"
 
 namespace flashspan::tool {
 
-using Json = nlohmann::ordered_json;
+using reports::Json;
 
 /// The codes that scripts may rely on.
 enum class ExitCode : int { ok = 0, bad_input = 2, no_device = 3, compile_failed = 4 };
@@ -22,9 +20,8 @@ enum class ExitCode : int { ok = 0, bad_input = 2, no_device = 3, compile_failed
 [[nodiscard]] ExitCode exit_code_of(ErrorCode code);
 /// Prints "flashspan: message" to standard error (and {"error": ...} to standard output if `json`).
 ExitCode report_error(const Error& error, bool json);
+using reports::to_json;
 [[nodiscard]] Json to_json(const Error& error);
-[[nodiscard]] Json to_json(const KernelRecord& record);
-[[nodiscard]] Json to_json(const TileMap& tiles);
 void print_json(const Json& json);
 
 /// "1.50 KiB".

@@ -31,10 +31,7 @@ ExitCode run_doctor(const DoctorOptions& options) {
   const std::vector<Device> devices = available_devices();
   if (options.json) {
     Json report{{"findings", Json::array()}, {"devices", Json::array()}};
-    for (const Finding& finding : findings) {
-      report["findings"].push_back(
-          {{"subject", finding.subject}, {"ok", finding.ok}, {"detail", finding.detail}, {"remedy", finding.remedy}});
-    }
+    for (const Finding& finding : findings) report["findings"].push_back(to_json(finding));
     for (const Device device : devices) report["devices"].push_back(to_string(device));
     print_json(report);
   } else {

@@ -19,18 +19,6 @@ struct ExplainOptions {
   bool json = false;
 };
 
-Json to_json(const DirectionPlan& plan) {
-  return {{"direction", to_string(plan.direction)},
-          {"lowering", plan.lowering},
-          {"reason", plan.lowering_reason},
-          {"family", plan.kernel_family},
-          {"family_reason", plan.kernel_family_reason},
-          {"spec", plan.spec},
-          {"block_m", plan.block_m},
-          {"block_n", plan.block_n},
-          {"flops", plan.flops}};
-}
-
 Json report_of(const Explanation& explanation, const AttentionShape& shape, const ExplainOptions& options) {
   Json report{{"program", explanation.program},
               {"score", explanation.score},
@@ -47,7 +35,7 @@ Json report_of(const Explanation& explanation, const AttentionShape& shape, cons
                 {"head_dim_qk", shape.head_dim_qk},
                 {"head_dim_v", shape.head_dim_v}}},
               {"density", explanation.density},
-              {"tiles", tool::to_json(explanation.tiles)},
+              {"tiles", to_json(explanation.tiles)},
               {"directions", Json::array()}};
   for (const DirectionPlan& plan : explanation.directions) report["directions"].push_back(to_json(plan));
   return report;
