@@ -66,6 +66,11 @@ constexpr std::array wide_two_pass_tiles{
 constexpr int widest_scored_hopper = 192;
 constexpr TileConfig cpu_tile{.block_m = 64, .block_n = 64, .num_warps = 1, .num_stages = 1};
 
+int widest_head_dim(const KernelSpec& spec) { return std::max(spec.head_dim_qk, spec.head_dim_v); }
+
+/// Whether a hopper backward has a warpgroup for dV and one for dK (templates/attention/backward_roles.cuh).
+bool splits_roles(const KernelSpec& spec) { return widest_head_dim(spec) > widest_one_pass; }
+
 std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
   if (spec.direction == Direction::forward) return forward_tiles;
   if (padded_head_dim(spec.head_dim_qk) + padded_head_dim(spec.head_dim_v) <= widest_narrow_backward)
@@ -74,9 +79,9 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
 }
 
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
-  const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
+  const int head_dim = widest_head_dim(spec);
   if (spec.direction == Direction::backward) {
-    if (head_dim > widest_one_pass) return wide_two_pass_tiles;
+    if (splits_roles(spec)) return wide_two_pass_tiles;
     if (spec.two_passes) return two_pass_tiles;
     if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_backward_tiles;
     return hopper_backward_tiles;
@@ -134,8 +139,7 @@ std::int64_t key_pass_bytes(const KernelSpec& spec, const TileConfig& tile, cons
   constexpr std::int64_t bytes_per_float = 4;
   constexpr std::int64_t exchange_bytes = 384;
   const std::int64_t score_gradient_buffers = spec.two_passes ? 0 : 2;
-  const bool weights_handed_over = std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass;
-  const std::int64_t weight_bytes = weights_handed_over ? 2 * tile.block_n * step.queries * bytes_per_float : 0;
+  const std::int64_t weight_bytes = splits_roles(spec) ? 2 * tile.block_n * step.queries * bytes_per_float : 0;
   const std::int64_t rows = tile.block_n + tile.num_stages * step.queries;
   const std::int64_t panels = panels_of(spec.head_dim_qk) + panels_of(spec.head_dim_v);
   return (rows * panels + score_gradient_buffers * tile.block_n * (step.queries / panel_columns)) * panel_row_bytes +
@@ -210,7 +214,7 @@ std::int64_t shared_memory_limit(Arch arch) {
 
 int query_stages(const KernelSpec& spec) {
   constexpr int widest = 128;
-  return spec.family == KernelFamily::hopper && std::max(spec.head_dim_qk, spec.head_dim_v) <= widest ? 2 : 1;
+  return spec.family == KernelFamily::hopper && widest_head_dim(spec) <= widest ? 2 : 1;
 }
 
 std::int64_t shared_memory_bytes(const KernelSpec& spec) { return shared_bytes(spec, spec.tile); }
@@ -235,7 +239,7 @@ FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
     return {KernelFamily::mma, "whether the copy engine takes a stride of 0 is nowhere said, and a tensor has one"};
   }
   if (spec.direction == Direction::backward) {
-    if (std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass) {
+    if (splits_roles(spec)) {
       return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, as head dims past 128 leave it no registers"};
     }
     if (needs.deterministic) {
@@ -281,7 +285,7 @@ mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lo
 
 bool takes_two_passes(const KernelSpec& spec, const FamilyNeeds& needs) {
   if (spec.direction == Direction::forward || spec.family != KernelFamily::hopper) return false;
-  return needs.deterministic || std::max(spec.head_dim_qk, spec.head_dim_v) > widest_one_pass;
+  return needs.deterministic || splits_roles(spec);
 }
 
 StepSizes step_sizes(const KernelSpec& spec) {
@@ -291,10 +295,10 @@ StepSizes step_sizes(const KernelSpec& spec) {
 }
 
 QueryPassStages query_pass_stages(const KernelSpec& spec) {
-  const int head_dim = std::max(spec.head_dim_qk, spec.head_dim_v);
-  if (head_dim <= widest_one_pass) return {.keys = 4, .values = 3};
+  if (!splits_roles(spec)) return {.keys = 4, .values = 3};
   constexpr int three_panels = 192;
-  return head_dim <= three_panels ? QueryPassStages{.keys = 3, .values = 2} : QueryPassStages{.keys = 2, .values = 1};
+  return widest_head_dim(spec) <= three_panels ? QueryPassStages{.keys = 3, .values = 2}
+                                               : QueryPassStages{.keys = 2, .values = 1};
 }
 
 QueryGradientShare query_gradient_share(const KernelSpec& spec) {

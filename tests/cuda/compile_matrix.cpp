@@ -77,6 +77,16 @@ class Matrix {
     }
   }
 
+  /// With a score, the lowering that is chosen alone: the others are added at one head dim.
+  void add_usual_lowerings(const SpecRequest& request, HeadDims head_dims, const NamedMask& mask,
+                           const ProgramText* score) {
+    if (score == nullptr) {
+      add_all_lowerings(request, head_dims, mask);
+    } else {
+      add(request, head_dims, mask, score);
+    }
+  }
+
   [[nodiscard]] int refused() const { return refused_; }
   [[nodiscard]] std::vector<MatrixEntry> take() { return std::move(entries_); }
 
@@ -96,9 +106,7 @@ void add_hopper(Matrix& matrix) {
     for (const HeadDims head_dims : all_head_dims) matrix.add(bf16, head_dims, causal_mask, score);
     for (const HeadDims head_dims : usual_head_dims) {
       for (const NamedMask& mask : masks) {
-        // With a score, the lowering that is chosen; the others at one head dim.
-        if (score == nullptr) matrix.add_all_lowerings(bf16, head_dims, mask);
-        matrix.add(bf16, head_dims, mask, score);
+        matrix.add_usual_lowerings(bf16, head_dims, mask, score);
         matrix.add(f16, head_dims, mask, score);
       }
     }
@@ -132,10 +140,7 @@ void add_hopper_backward(Matrix& matrix) {
   for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask);
   for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}}) {
     for (const ProgramText* score : scores) {
-      for (const NamedMask& mask : masks) {
-        if (score == nullptr) matrix.add_all_lowerings(request, head_dims, mask);
-        matrix.add(request, head_dims, mask, score);
-      }
+      for (const NamedMask& mask : masks) matrix.add_usual_lowerings(request, head_dims, mask, score);
     }
   }
   for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask, &softcap_and_alibi);
