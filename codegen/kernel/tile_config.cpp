@@ -125,7 +125,7 @@ std::int64_t panels_of(int head_dim) { return (head_dim + panel_columns - 1) / p
 
 /// Panels, and the barriers, items and portions of templates/attention/forward_hopper.cuh.
 std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile) {
-  const std::int64_t exchange_bytes = spec.split_rows ? 1408 : 320;
+  const std::int64_t exchange_bytes = spec.split_rows ? 1424 : 336;
   const std::int64_t qk_panels = panels_of(spec.head_dim_qk);
   const std::int64_t v_panels = panels_of(spec.head_dim_v);
   return (query_stages(spec) * tile.block_m * qk_panels + tile.num_stages * (tile.block_n * (qk_panels + v_panels))) *

@@ -28,13 +28,23 @@ constexpr int query_bytes = query_panels * query_panel_bytes;
 constexpr int key_bytes = query_panels * key_panel_bytes;
 constexpr int value_bytes = value_panels * key_panel_bytes;
 
+/// The entry of a key tile, and whether something of the tile after it is hidden.
+struct StageEntry {
+  TileEntry tile;
+  u32 next_hides;
+};
+/// Whether the mask or the end of the keys hides something of a tile.
+__device__ __forceinline__ bool hides_some(const AttentionParameters& p, const TileEntry& entry) {
+  return entry.mask != full_tile || (entry.tile + 1) * block_n > p.kv_len;
+}
+
 /// Shared memory that is no tile.
 struct Exchange {
   TransferBarrier query_full[query_stages], query_empty[query_stages];
   TransferBarrier key_full[num_stages], key_empty[num_stages];
   TransferBarrier value_full[num_stages], value_empty[num_stages];
   TransferBarrier value_raw[num_stages];  // arrived, to be cleaned
-  TileEntry entries[num_stages];          // of the key tiles
+  StageEntry entries[num_stages];         // of the key tiles
   ItemSlots items;
   PortionTable portions;
 };
@@ -66,9 +76,9 @@ struct Producer {
     }
     query.advance();
   }
-  __device__ __forceinline__ void copy_key(const TileEntry& entry, int kv_head, int b) {
+  __device__ __forceinline__ void copy_key(const TileEntry& entry, const TileEntry& next, int kv_head, int b) {
     exchange.key_empty[key.index].wait(key.parity);
-    exchange.entries[key.index] = entry;
+    exchange.entries[key.index] = {entry, static_cast<u32>(hides_some(p, next))};
     TransferBarrier& full = exchange.key_full[key.index];
     full.arrive_and_expect(key_bytes);
     const u32 to = shared + first_key_offset + key.index * key_bytes;
@@ -102,14 +112,17 @@ struct Producer {
       if (item.list.count <= 0) continue;
       const int kv_head = item.h / group;
       copy_query(item);
-      // Values come one tile behind the keys, as they are needed.
+      // Values come one tile behind the keys, as they are needed. Entries are asked for one tile ahead, so that no copy
+      // waits for one.
+      TileEntry next = item.list.entry(0);
       int tile = 0;
 #pragma unroll 1
       for (int i = 0; i <= item.list.count; ++i) {
         const int before = tile;
         if (i < item.list.count) {
-          const TileEntry entry = item.list.entry(i);
-          copy_key(entry, kv_head, item.b);
+          const TileEntry entry = next;
+          if (i + 1 < item.list.count) next = item.list.entry(i + 1);
+          copy_key(entry, next, kv_head, item.b);
           tile = entry.tile;
         }
         if (i > 0) copy_value(before, kv_head, item.b, has_plan && item.careful != 0);
@@ -182,6 +195,13 @@ __device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* 
       if (thread == 0) exchange.value_full[value.index].arrive();
     }
   }
+}
+
+/// An entry that all lanes have read, known to the compiler to be the same in all: branches on it may then use uniform
+/// registers, which takes a while, so this is for tiles that hide something.
+__device__ __forceinline__ TileEntry same_in_all_lanes(const TileEntry& entry) {
+  if constexpr (!has_plan) return entry;
+  return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), 0};
 }
 
 /// Columns of one row that a lane holds: element e is column 8 (e / 2) + e % 2 past the lane's first. Words hold a flag
@@ -278,10 +298,13 @@ struct Consumer {
     }
   }
 
+  /// Whether scores are to be changed before they become weights, also where nothing is hidden.
+  __device__ __forceinline__ bool changes_scores() const { return has_score || scale.multiply; }
+
   /// Scores of one tile as the softmax takes them; hidden ones are -inf.
   __device__ __forceinline__ void finish(float (&scores)[block_n / 2], VisibleWords& words,
-                                         const TileEntry& entry) const {
-    const int first_k = entry.tile * block_n;
+                                         const TileEntry& seen) const {
+    const int first_k = seen.tile * block_n;
     if (has_score) {
 #pragma unroll
       for (int i = 0; i < block_n / 2; ++i) {
@@ -293,6 +316,7 @@ struct Consumer {
 #pragma unroll
       for (int i = 0; i < block_n / 2; ++i) scores[i] *= p.scale;
     }
+    const TileEntry entry = same_in_all_lanes(seen);
     const bool tail = first_k + block_n > p.kv_len;
     if (entry.mask == full_tile && !tail) return;
 #pragma unroll
@@ -325,59 +349,162 @@ struct Consumer {
   }
 };
 
-/// Running maximum and sum of a lane's two rows. The sum is that of the lane's own columns until finish().
+/// Weights rounded to the 16-bit format, as operand fragments: element i and i + 1 make register i / 2.
+__device__ __forceinline__ void pack_weights(u32 (&weights)[block_n / 4], const float (&scores)[block_n / 2]) {
+#pragma unroll
+  for (int i = 0; i < block_n / 2; i += 2) weights[i / 2] = pack_pair<is_bf16>(scores[i], scores[i + 1]);
+}
+
+/// Ends a basic block with a branch, nearly never taken, on a sum of weights, and makes `values` depend on it: what the
+/// sum is made of is computed before what follows, and what is made of the values after it. Without it ptxas moves the
+/// wait for the product that runs beside the softmax up in front of the softmax, and nothing runs beside anything.
+__device__ __forceinline__ void hold_until(float sum, float (&values)[2]) {
+  if (__any_sync(0xffffffffu, sum > 1e30f) != 0) {
+    __nanosleep(1);  // no instruction that could be predicated instead of jumped over
+    asm volatile("add.f32 %0, %0, 0f00000000;\nadd.f32 %1, %1, 0f00000000;" : "+f"(values[0]), "+f"(values[1]));
+  }
+}
+
+/// Running reference and sum of a lane's two rows. Weights are 2^((score - reference) * exponent), and a row's
+/// reference is the maximum of the first tile that it sees something of, not of all so far: it is far enough from any
+/// later score for weights to be finite, nearly always, and weights above 1 are as exact as others. So a tile needs no
+/// maximum before its weights, and results are rescaled only where weights have become large. No row's results depend
+/// on what another row sees. The sum is that of the lane's own columns until finish().
 struct RunningSoftmax {
-  float maximum[2] = {minus_infinity(), minus_infinity()};
+  float exponent;
+  const u32& careful;  // in shared memory; not 0 if a weight was out of range when maxima were not looked at
+  bool looks = true;   // at maxima before weights; the same in all lanes of a warp
+  float reference[2] = {minus_infinity(), minus_infinity()};
   float sum[2] = {0.f, 0.f};
 
-  /// Scores become weights; `rescale` is what earlier results are worth by the new maximum. A row that has seen nothing
-  /// yet has maximum -inf and subtracts 0 instead.
-  __device__ __forceinline__ void update(float (&scores)[block_n / 2], float (&rescale)[2], float exponent) {
-    float subtracted[2];
-    float largest = 0.f;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float highest = maximum[half];
-#pragma unroll
-      for (int i = 2 * half; i < block_n / 2; i += 4) highest = fmaxf(highest, fmaxf(scores[i], scores[i + 1]));
-      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
-      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
-      const float least = highest == minus_infinity() ? 0.f : highest;
-      rescale[half] = exp2_fast((maximum[half] - least) * exponent);
-      maximum[half] = highest;
-      subtracted[half] = least * exponent;
-      largest = fmaxf(largest, fabsf(subtracted[half]));
+  __device__ __forceinline__ RunningSoftmax(float exponent, const u32& careful)
+      : exponent(exponent), careful(careful) {}
+
+  /// Scores become weights, which are packed as operands. True, in all lanes of a warp, if references have moved:
+  /// results of earlier tiles are then worth `rescale` of what they were. An overflow leaves a sum that is not finite.
+  /// `plain`: in no lane do scores have to be changed or looked at first; else finish_scores() is called.
+  /// before_packing() is called when most weights are made: packing takes turns with making the rest.
+  template <typename FinishScores, typename BeforePacking>
+  __device__ __forceinline__ bool update(float (&scores)[block_n / 2], u32 (&weights)[block_n / 4], float (&rescale)[2],
+                                         bool plain, const FinishScores& finish_scores,
+                                         const BeforePacking& before_packing) {
+    float less[2] = {reference[0] * exponent, reference[1] * exponent};
+    bool moved = false;
+    rescale[0] = rescale[1] = 1.f;
+    if (!plain) {
+      finish_scores();
+      moved = looks;
+      if (moved) look(scores, less, rescale);
     }
-    if (__any_sync(0xffffffffu, largest > largest_exact)) subtract_first(scores, subtracted);
+    float added[2] = {0.f, 0.f};
+    make_weights<0, most_columns>(scores, less, added);
+    hold_until(added[0] + added[1], less);
+    before_packing();
+    make_weights<most_columns, block_n>(scores, less, added);
+    pack_weights(weights, scores);
+    if (__any_sync(0xffffffffu, added[0] > most_added || added[1] > most_added) != 0) {
+      lower(scores, added, rescale);
+      pack_weights(weights, scores);
+      moved = true;
+    }
+    sum[0] += added[0];
+    sum[1] += added[1];
+    return moved;
+  }
+
+  // Three warpgroups keep the exponentials busy by themselves, and wait for products longer.
+  static constexpr int most_columns = consumer_warpgroups == 3 ? block_n : block_n / 16 * 8;
+
+  /// Of the accumulator columns [first, last).
+  template <int first, int last>
+  __device__ __forceinline__ void make_weights(float (&scores)[block_n / 2], const float (&less)[2],
+                                               float (&added)[2]) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float added = 0.f;
-#pragma unroll
-      for (int i = 2 * half; i < block_n / 2; i += 4) {
-        scores[i] = exp2_fast(scores[i] * exponent - subtracted[half]);
-        scores[i + 1] = exp2_fast(scores[i + 1] * exponent - subtracted[half]);
-        added += scores[i] + scores[i + 1];
-      }
-      sum[half] = sum[half] * rescale[half] + added;
+    for (int i = first / 2; i < last / 2; i += 2) {
+      const int half = i / 2 % 2;
+      scores[i] = exp2_fast(scores[i] * exponent - less[half]);
+      scores[i + 1] = exp2_fast(scores[i + 1] * exponent - less[half]);
+      added[half] += scores[i] + scores[i + 1];
     }
   }
 
-  /// Up to here the rounding error of a maximum times the exponent is too small a power of two to show in a weight of 8
-  /// bits. Beyond, and where the product overflows, maxima are subtracted before the product: one rounding more for
-  /// each score.
+  /// Up to here the rounding error of a reference times the exponent is too small a power of two to show in a weight of
+  /// 8 bits. Beyond, and where the product overflows, references are subtracted before the product: one rounding more
+  /// for each score. Such rows' references are always the maximum.
   static constexpr float largest_exact = 16384.f;
-  __device__ __forceinline__ void subtract_first(float (&scores)[block_n / 2], float (&subtracted)[2]) const {
+  /// So much above the reference a score's weight is near the end of the range.
+  static constexpr float largest_power = 100.f;
+  /// Sum of a lane's weights in a tile past which they get a new reference. Every one of them is a binary16.
+  static constexpr float most_added = 16384.f;
+
+  /// Rows that saw nothing have no reference, and no scores but -inf.
+  __device__ __forceinline__ float subtracted(int half) const {
+    return reference[half] == minus_infinity() ? 0.f : reference[half] * exponent;
+  }
+  __device__ __forceinline__ bool is_large(int half) const { return fabsf(subtracted(half)) > largest_exact; }
+
+  /// Before the weights: moves the references of rows that had none, or to which a score would be out of range.
+  __device__ __forceinline__ void look(float (&scores)[block_n / 2], float (&less)[2], float (&rescale)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float least = maximum[half] == minus_infinity() ? 0.f : maximum[half];
-      subtracted[half] = 0.f;
+      const int first = 2 * half;
+      float highest = fmaxf(scores[first], scores[first + 1]);
 #pragma unroll
-      for (int i = 2 * half; i < block_n / 2; i += 4) {
-        scores[i] -= least;
-        scores[i + 1] -= least;
+      for (int i = first + 4; i < block_n / 2; i += 4) highest = fmaxf(highest, fmaxf(scores[i], scores[i + 1]));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+      const bool moves =
+          is_large(half) ? highest > reference[half] : (highest - reference[half]) * exponent > largest_power;
+      rescale[half] = exp2_fast((moves ? reference[half] - highest : 0.f) * exponent);
+      reference[half] = moves ? highest : reference[half];
+      sum[half] *= rescale[half];
+      less[half] = subtracted(half);
+    }
+    if (__any_sync(0xffffffffu, is_large(0) || is_large(1)) != 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float least = is_large(half) ? reference[half] : 0.f;
+        if (is_large(half)) less[half] = 0.f;
+#pragma unroll
+        for (int i = 2 * half; i < block_n / 2; i += 4) {
+          scores[i] -= least;
+          scores[i + 1] -= least;
+        }
       }
     }
+    look_again();
   }
+
+  /// After the weights: lowers those of rows that have large ones, by a new reference. Infinite ones stay.
+  __device__ __forceinline__ void lower(float (&weights)[block_n / 2], float (&added)[2], float (&rescale)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = fmaxf(added[half], __shfl_xor_sync(0xffffffffu, added[half], 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      const bool lowers = largest > most_added && largest < -minus_infinity();
+      const float next = reference[half] + __fdividef(log2_fast(lowers ? largest : 1.f), exponent);
+      const float factor = exp2_fast((lowers ? reference[half] - next : 0.f) * exponent);
+      reference[half] = lowers ? next : reference[half];
+      rescale[half] *= factor;
+      sum[half] *= factor;
+      added[half] *= factor;
+#pragma unroll
+      for (int i = 2 * half; i < block_n / 2; i += 4) {
+        weights[i] *= factor;
+        weights[i + 1] *= factor;
+      }
+    }
+    look_again();
+  }
+
+  __device__ __forceinline__ void look_again() {
+    const bool mine = careful != 0 || reference[0] == minus_infinity() || reference[1] == minus_infinity() ||
+                      is_large(0) || is_large(1);
+    looks = __any_sync(0xffffffffu, mine) != 0;
+  }
+
+  /// In every lane of a warp: whether a sum is infinite or NaN.
+  __device__ __forceinline__ bool overflowed() const { return any_non_finite(sum); }
 
   /// Sums of the four lanes that share a row.
   __device__ __forceinline__ void finish() {
@@ -388,19 +515,6 @@ struct RunningSoftmax {
     }
   }
 };
-
-/// Ends a basic block with a branch, never taken, on a sum of weights: what the sum is made of is computed before what
-/// follows. Without it ptxas moves the wait for the product that runs beside the softmax up in front of the softmax,
-/// and nothing runs beside anything.
-__device__ __forceinline__ void finish_before_going_on(float sum) {
-  if (__any_sync(0xffffffffu, sum < 0.f) != 0) __nanosleep(1);
-}
-
-/// Weights rounded to the 16-bit format, as operand fragments: element i and i + 1 make register i / 2.
-__device__ __forceinline__ void pack_weights(u32 (&weights)[block_n / 4], const float (&scores)[block_n / 2]) {
-#pragma unroll
-  for (int i = 0; i < block_n / 2; i += 2) weights[i / 2] = pack_pair<is_bf16>(scores[i], scores[i + 1]);
-}
 
 __device__ __forceinline__ void scale_results(float (&out)[padded_v / 2], const float (&factor)[2]) {
 #pragma unroll
@@ -415,7 +529,7 @@ __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& s
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int q = c.first_q + 8 * half;
-    const RowEnd end = end_row(c.p, c.h, c.scale.natural(softmax.maximum[half]), softmax.sum[half]);
+    const RowEnd end = end_row(c.p, c.h, c.scale.natural(softmax.reference[half]), softmax.sum[half]);
     store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, end.factor, q < c.p.q_len, head_dim_v);
     if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) *row_value(c.p.lse, c.b, c.h, q) = end.lse;
   }
@@ -445,22 +559,26 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const TileList& l
   }
 }
 
+/// Whether a warp's rows have to be worked on again: by a hidden value, or because a weight was out of range.
+__device__ __forceinline__ bool is_spoilt(const RunningSoftmax& softmax, const float (&out)[padded_v / 2]) {
+  return softmax.overflowed() || (has_plan && any_non_finite(out));
+}
+
 /// After the last tile of a portion, by a warp: keeps what it has found out about its rows until the last portion of
 /// the row is done, and then puts the row together. True if the portion has to be worked on again.
 __device__ __forceinline__ bool conclude_portion(const Consumer& c, RunningSoftmax& softmax, float (&out)[padded_v / 2],
                                                  const WorkItem& item) {
   const int warp = c.row / 16;
-  // Done carefully for the sake of another warp's rows.
-  if (has_plan && item.careful != 0 && (item.careful >> warp & 1u) == 0) return false;
-  if (has_plan && item.careful == 0 && any_non_finite(out)) return true;
+  if (item.is_done(warp)) return false;
+  if (item.careful == 0 && is_spoilt(softmax, out)) return true;
   bool was_cleaned = item.careful != 0;
   if (item.portions > 1) {
     if (warp >= c.p.split.warps) return false;
-    PartialRows::of(c.p.split, item.portion, warp).store(out, softmax.maximum, softmax.sum);
+    PartialRows::of(c.p.split, item.portion, warp).store(out, softmax.reference, softmax.sum);
     int* const ticket = c.p.split.tickets + static_cast<long long>(item.row) * c.p.split.warps + warp;
     const Arrivals arrivals = Arrivals::add(ticket, item.portions, was_cleaned);
     if (!arrivals.all) return false;
-    combine_portions(c.p.split, item.first_portion, item.portions, warp, c.scale.exponent, out, softmax.maximum,
+    combine_portions(c.p.split, item.first_portion, item.portions, warp, c.scale.exponent, out, softmax.reference,
                      softmax.sum);
     was_cleaned = arrivals.any_careful;
   }
@@ -472,10 +590,10 @@ __device__ __forceinline__ bool conclude_portion(const Consumer& c, RunningSoftm
 /// After the last tile of a whole row, by a warp: writes results. True if the row has to be worked on again.
 __device__ __forceinline__ bool conclude_row(const Consumer& c, RunningSoftmax& softmax,
                                              const float (&out)[padded_v / 2], const WorkItem& item) {
+  if (item.is_done(c.row / 16)) return false;
   finish_rows(c, softmax, out);
-  if (!has_plan) return false;
-  if (item.careful == 0) return any_non_finite(out);
-  add_what_was_cleaned(c, item.list);
+  if (item.careful == 0) return is_spoilt(softmax, out);
+  if (has_plan) add_what_was_cleaned(c, item.list);
   return false;
 }
 
@@ -520,13 +638,18 @@ struct Supply {
     value.advance();
   }
   /// The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
-  /// every product. Read by the lane that gives the stage back. `unseeing` becomes that of this warpgroup alone.
+  /// every product.
   __device__ __forceinline__ TileEntry entry(int first_tile, int i) const {
     if constexpr (!has_plan) return TileEntry{first_tile + i, full_tile, 0};
-    TileEntry entry = {};
-    if (first_lane) entry = exchange.entries[key.index];
-    const bool unseeing = __any_sync(0xffffffffu, (entry.unseeing >> turns.warpgroup & 1u) != 0) != 0;
-    return TileEntry{__shfl_sync(0xffffffffu, entry.tile, 0), __shfl_sync(0xffffffffu, entry.mask, 0), unseeing};
+    return exchange.entries[key.index].tile;
+  }
+  /// Of the tile after it. This came with the same keys: there is time to read it while they are multiplied.
+  __device__ __forceinline__ bool next_hides_some(const AttentionParameters& p, int first_tile, int i) const {
+    if constexpr (!has_plan) return hides_some(p, TileEntry{first_tile + i + 1, full_tile, 0});
+    return exchange.entries[key.index].next_hides != 0;
+  }
+  __device__ __forceinline__ bool sees_nothing(const TileEntry& entry) const {
+    return has_plan && __any_sync(0xffffffffu, (entry.unseeing >> turns.warpgroup & 1u) != 0) != 0;
   }
   /// A tile of which this warpgroup's rows see nothing contributes nothing: its keys and values are given back unread.
   __device__ __forceinline__ void skip_tile() {
@@ -565,7 +688,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     float out[padded_v / 2];
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
-    RunningSoftmax softmax;
+    RunningSoftmax softmax(c.scale.exponent, exchange.items.item[slot.index].careful);
     bool query_in_use = count > 0;
     if (query_in_use) supply.wait_for_query();
     // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
@@ -574,33 +697,37 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       float scores[block_n / 2];
       u32 weights[block_n / 4];
       float rescale[2];
-      VisibleWords words;
       supply.wait_for_keys();
-      TileEntry entry = supply.entry(first_tile, i);
-      if (has_plan && entry.unseeing != 0) {
+      VisibleWords words;
+      const TileEntry first = supply.entry(first_tile, i);
+      if (supply.sees_nothing(first)) {
         supply.skip_tile();
         ++i;
         continue;
       }
-      c.prepare_words(words, entry);
+      c.prepare_words(words, same_in_all_lanes(first));
       turns.wait();
       products_fence();
       multiply_scores(scores, supply.query(), supply.keys());
       close_product_group();
       turns.pass();
+      const bool next_hides = supply.next_hides_some(p, first_tile, i);
       wait_for_products<0>();
       pin(scores);
+      bool plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
       supply.give_back_keys();
-      c.finish(scores, words, entry);
-      softmax.update(scores, rescale, c.scale.exponent);
-      if (i > 0) scale_results(out, rescale);
-      pack_weights(weights, scores);
+      const auto finish_first = [&] { c.finish(scores, words, first); };
+      if (softmax.update(scores, weights, rescale, false, finish_first, [] {})) scale_results(out, rescale);
 #pragma unroll 1
       while (++i < count) {
         supply.wait_for_keys();
-        entry = supply.entry(first_tile, i);
-        if (has_plan && entry.unseeing != 0) break;
-        c.prepare_words(words, entry);
+        const bool plain_now = plain && !softmax.looks;
+        TileEntry entry = {};
+        if (!plain_now) {
+          entry = supply.entry(first_tile, i);
+          if (supply.sees_nothing(entry)) break;
+          c.prepare_words(words, same_in_all_lanes(entry));
+        }
         turns.wait();
         pin(out);
         pin(weights);
@@ -612,18 +739,19 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         accumulate_values(out, weights, supply.values());
         close_product_group();
         turns.pass();
+        const bool next_hides = supply.next_hides_some(p, first_tile, i);
         wait_for_products<1>();
         pin(scores);
+        plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
         supply.give_back_keys();
-        c.finish(scores, words, entry);
-        softmax.update(scores, rescale, c.scale.exponent);
-        finish_before_going_on(softmax.sum[0] + softmax.sum[1]);
-        wait_for_products<0>();
-        pin(out);
-        pin(weights);
-        supply.give_back_values();
-        scale_results(out, rescale);
-        pack_weights(weights, scores);
+        const auto finish_scores = [&] { c.finish(scores, words, entry); };
+        const bool moved = softmax.update(scores, weights, rescale, plain_now, finish_scores, [&] {
+          wait_for_products<0>();
+          pin(out);
+          pin(weights);
+          supply.give_back_values();
+        });
+        if (moved) scale_results(out, rescale);
       }
       if (i == count) {
         supply.give_back_query();
@@ -646,7 +774,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     } else {
       spoilt = conclude_row(c, softmax, out, done);
     }
-    if (has_plan && spoilt && first_lane) atomicOr(&exchange.items.spoilt[slot.index], 1u << row / 16);
+    if (spoilt && first_lane) atomicOr(&exchange.items.spoilt[slot.index], 1u << row / 16);
     exchange.items.empty[slot.index].arrive();
     slot.advance();
   }

@@ -17,10 +17,16 @@ struct WorkItem {
   int portion;        // this one's number
   int portions;       // of the row
   /// Of the computing warps, those whose results are to be written after all. A hidden value row that holds NaN or
-  /// infinity spoils a product, for its weight is 0 and 0 * NaN is NaN. The spoilt result is never finite: such an item
-  /// is worked on once more, carefully, its partial tiles cleaned of what is not finite. All others need no second
-  /// look, and this is 0.
+  /// infinity spoils a product, for its weight is 0 and 0 * NaN is NaN; so does a weight out of range. The spoilt
+  /// result is never finite: such an item is worked on once more, carefully, its partial tiles cleaned of what is not
+  /// finite and maxima looked at before weights. All others need no second look, and this is 0.
   u32 careful;
+
+  /// By a warp: whether this item is worked on for the sake of other warps' rows. A vote, for the compiler has to know
+  /// that a branch on it is the same in all lanes: what follows would else not use uniform registers.
+  __device__ __forceinline__ bool is_done(int warp) const {
+    return __any_sync(0xffffffffu, careful != 0 && (careful >> warp & 1u) == 0) != 0;
+  }
 };
 
 // In place of an item's count, beside no_more_items: nothing this time.
@@ -95,7 +101,7 @@ __device__ __forceinline__ void hand_out_rows(const AttentionParameters& p, Item
   while (true) {
     slots.empty[slot.index].wait(slot.parity);
     WorkItem& item = slots.item[slot.index];
-    if (has_plan && slots.spoilt[slot.index] != 0) {
+    if (slots.spoilt[slot.index] != 0) {
       item.careful = slots.spoilt[slot.index];
       slots.spoilt[slot.index] = 0;
       slots_without_work = 0;

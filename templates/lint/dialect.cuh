@@ -68,4 +68,5 @@ __device__ float tanhf(float a);
 __device__ float fabsf(float a);
 __device__ float logf(float a);
 __device__ float expf(float a);
+__device__ float __fdividef(float a, float b);
 }

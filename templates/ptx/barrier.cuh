@@ -22,8 +22,23 @@ struct TransferBarrier {
                  : "memory");
   }
   /// Waits for the end of the phase of the given parity (0 for the first). A barrier that has not ended any phase
-  /// counts as having ended one of parity 1.
+  /// counts as having ended one of parity 1. The hint, in nanoseconds, lets the thread sleep until then: without it the
+  /// processor tries again every few cycles, and what waits takes issue slots from what computes.
   __device__ __forceinline__ void wait(u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2;\n"
+        "@done bra finished;\n"
+        "bra again;\n"
+        "finished:\n"
+        "}" ::"r"(shared_address(this)),
+        "r"(parity), "r"(10000000)
+        : "memory");
+  }
+  /// The same without the hint, which takes a register: for short waits of threads that have none left.
+  __device__ __forceinline__ void wait_awake(u32 parity) {
     asm volatile(
         "{\n"
         ".reg .pred done;\n"

@@ -34,4 +34,11 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return result;
 }
 
+/// Binary logarithm of a normal number, to about 22 bits. PTX ISA: lg2.approx.
+__device__ __forceinline__ float log2_fast(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 }  // namespace flashspan_device
