@@ -15,6 +15,15 @@
 
 namespace flashspan_device {
 
+/// After the wait for dV of `step`, if there was one: what it was made of may be used again.
+__device__ __forceinline__ void end_value_gradient(Exchange& exchange, u32 step, bool was_asked_for,
+                                                   float (&value_gradient)[padded_v / 2],
+                                                   u32 (&weight_fragments)[query_step / 4]) {
+  pin(value_gradient);
+  pin(weight_fragments);
+  if (was_asked_for) exchange.out_gradient_empty[step % num_stages].arrive();
+}
+
 /// Consumer warpgroup `warpgroup`: 64 keys of every item.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -39,7 +48,9 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     for (int i = 0; i < padded_v / 2; ++i) value_gradient[i] = 0.f;
     exchange.keys_full.wait(item_number % 2);
     float query_gradient[query_gradient_floats];
-    u32 gradient_fragments[query_step / 4] = {};  // of the step before
+    // Of the step before.
+    u32 weight_fragments[query_step / 4] = {};
+    u32 gradient_fragments[query_step / 4] = {};
     u32 words[2];
     Step step = {};
     float* sums = nullptr;
@@ -64,6 +75,15 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         } else {
           ask_for_gradients(at, step_number - 1, i > 1, query_gradient, key_gradient);
         }
+        // dV of the step before is done; scores take the registers of what it was made of.
+        wait_for_products<1>();
+        end_value_gradient(exchange, step_number - 1, i > 0, value_gradient, weight_fragments);
+        if constexpr (!two_passes) {
+          // Added up before anything else is asked for: dP takes the same registers, and has to wait until memory has
+          // taken over the last of them, which is while dK and scores are computed.
+          pin(query_gradient);
+          if (i > 0) add_query_gradient(sums, query_gradient);
+        }
         products_fence();
         multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
         close_product_group();
@@ -71,10 +91,6 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           // dP takes the registers of what dK is made of.
           wait_for_products<1>();
           pin(gradient_fragments);
-        } else {
-          wait_for_products<2>();
-          pin(query_gradient);
-          if (i > 0) add_query_gradient(sums, query_gradient);
         }
         exchange.out_gradient_full[stage].wait(step_number / num_stages % 2);
         products_fence();
@@ -84,7 +100,6 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         pin(scores);
         pin(key_gradient);
         if (i > 0) exchange.query_empty[(step_number - 1) % num_stages].arrive();
-        u32 weight_fragments[query_step / 4];
         make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
@@ -105,10 +120,6 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           sums = query_gradient_sums(p, c.b, step.h, step.number) +
                  (split_by_key ? 0 : warpgroup * query_gradient_share_floats);
         }
-        wait_for_products<0>();
-        pin(value_gradient);
-        pin(weight_fragments);
-        exchange.out_gradient_empty[stage].arrive();
         if constexpr (!two_passes) named_barrier_wait(exchange_barrier, consumer_threads);
         ++step_number;
       } while (++i < steps);
@@ -121,6 +132,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       pin(query_gradient);
       pin(key_gradient);
       if constexpr (!two_passes) add_query_gradient(sums, query_gradient);
+      end_value_gradient(exchange, step_number - 1, true, value_gradient, weight_fragments);
       exchange.query_empty[(step_number - 1) % num_stages].arrive();
     }
     exchange.keys_empty.arrive();

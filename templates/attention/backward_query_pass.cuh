@@ -141,6 +141,8 @@ __device__ __forceinline__ void clean_keys(Exchange& exchange, unsigned char* ke
       if (!careful) continue;
       exchange.key_raw[key.index].wait(raw_parity >> key.index & 1);
       raw_parity ^= 1u << key.index;
+      // Over already, or these keys would not be here: it orders the flags that follow after those read before.
+      exchange.key_empty[key.index].wait(key.parity ^ 1);
       exchange.cleaned[key.index].words[thread % (key_step / 32)] = 0;
       named_barrier_wait(cleaning_barrier, cleaning_threads);
       if (list.entry(i / steps_per_tile).mask != full_tile) {

@@ -18,7 +18,7 @@ struct Weights {
   }
   /// Where a thread puts its weights, four at a time, warpgroup_threads apart.
   __device__ __forceinline__ FourFloats* begin(Exchange& exchange, u32 step) const {
-    exchange.weights_empty[step % weight_buffers].wait(step / weight_buffers % 2 ^ 1);
+    exchange.weights_empty[step % weight_buffers].wait_awake(step / weight_buffers % 2 ^ 1);
     return of_thread(step);
   }
   __device__ __forceinline__ void end(Exchange& exchange, u32 step) const {
@@ -37,7 +37,7 @@ struct Weights {
   __device__ __forceinline__ void differentiate(Exchange& exchange, u32 step, float (&gradients)[query_step / 2],
                                                 const float* delta) const {
     const u32 buffer = step % weight_buffers;
-    exchange.weights_full[buffer].wait(step / weight_buffers % 2);
+    exchange.weights_full[buffer].wait_awake(step / weight_buffers % 2);
     const FourFloats* const from = of_thread(step);
 #pragma unroll
     for (int i = 0; i < query_step / 8; ++i) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void weigh_and_put(const Consumer& c, const Step& ste
 /// `meetings` counts the times.
 __device__ __forceinline__ void meet(Exchange& exchange, u32& meetings) {
   exchange.met.arrive();
-  exchange.met.wait(meetings++ % 2);
+  exchange.met.wait_awake(meetings++ % 2);
 }
 
 /// As clean_if_doubtful. Who is ahead may have noted the doubts of the next time already, which have a flag of their
@@ -96,7 +96,7 @@ __device__ __forceinline__ void clean_what_either_doubts(Exchange& exchange, u32
   meet(exchange, meetings);
   if (exchange.doubtful[flag] == 0) return;
   ask_for_cleaning(exchange, static_cast<int>(stage));
-  exchange.cleaning_done.wait(exchange.cleanings);
+  exchange.cleaning_done.wait_awake(exchange.cleanings);
   meet(exchange, meetings);  // all have read it
   if (speaks()) exchange.cleanings ^= 1;
 }
@@ -123,7 +123,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
   u32 meetings = 0;
   while (true) {
     const u32 slot = item_number % item_slots;
-    exchange.item_full[slot].wait(item_number / item_slots % 2);
+    exchange.item_full[slot].wait_awake(item_number / item_slots % 2);
     const BackwardItem& item = exchange.items[slot];
     const int steps = item.steps;
     if (steps == no_more_items) break;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
     float value_gradient[padded_v / 2];
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) value_gradient[i] = 0.f;
-    exchange.keys_full.wait(item_number % 2);
+    exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
       u32 fragments[query_step / 4] = {};  // weights of the step before
       Step step = {};
@@ -142,11 +142,11 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         const u32 before = (step_number - 1) % num_stages;
         u32 words[2];
         float scores[query_step / 2];
-        exchange.query_full[stage].wait(step_number / num_stages % 2);
+        exchange.query_full[stage].wait_awake(step_number / num_stages % 2);
         step = read_step(exchange, stage, first_lane, step);
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
-        if (i > 0) exchange.out_gradient_full[before].wait((step_number - 1) / num_stages % 2);
+        if (i > 0) exchange.out_gradient_full[before].wait_awake((step_number - 1) / num_stages % 2);
         products_fence();
         multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
         close_product_group();
@@ -178,7 +178,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         ++step_number;
       } while (++i < steps);
       const u32 last = (step_number - 1) % num_stages;
-      exchange.out_gradient_full[last].wait((step_number - 1) / num_stages % 2);
+      exchange.out_gradient_full[last].wait_awake((step_number - 1) / num_stages % 2);
       pin(value_gradient);
       products_fence();
       accumulate_value_gradient(value_gradient, fragments,
@@ -211,7 +211,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
   u32 meetings = 0;
   while (true) {
     const u32 slot = item_number % item_slots;
-    exchange.item_full[slot].wait(item_number / item_slots % 2);
+    exchange.item_full[slot].wait_awake(item_number / item_slots % 2);
     const BackwardItem& item = exchange.items[slot];
     const int steps = item.steps;
     if (steps == no_more_items) break;
@@ -219,7 +219,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     float key_gradient[padded_qk / 2];
 #pragma unroll
     for (int i = 0; i < padded_qk / 2; ++i) key_gradient[i] = 0.f;
-    exchange.keys_full.wait(item_number % 2);
+    exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
       u32 fragments[query_step / 4] = {};  // dS of the step before
       Step step = {};
@@ -229,11 +229,11 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         const u32 stage = step_number % num_stages;
         u32 words[2];
         float gradients[query_step / 2];
-        exchange.query_full[stage].wait(step_number / num_stages % 2);
+        exchange.query_full[stage].wait_awake(step_number / num_stages % 2);
         step = read_step(exchange, stage, first_lane, step);
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
-        exchange.out_gradient_full[stage].wait(step_number / num_stages % 2);
+        exchange.out_gradient_full[stage].wait_awake(step_number / num_stages % 2);
         products_fence();
         multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(at.out_gradient(step_number), 0));
         close_product_group();
