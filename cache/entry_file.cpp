@@ -76,6 +76,11 @@ std::vector<std::byte> encode(const KernelKey& key, const Entry& entry) {
   return bytes;
 }
 
+std::optional<KernelKey> stored_key(std::span<const std::byte> bytes) {
+  if (bytes.size() < header_bytes) return std::nullopt;
+  return key_at(&bytes[key_offset]);
+}
+
 std::optional<Entry> decode(const KernelKey& key, std::span<const std::byte> bytes, std::string* why) {
   const auto refuse = [why](std::string reason) {
     if (why != nullptr) *why = std::move(reason);

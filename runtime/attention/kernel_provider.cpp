@@ -278,10 +278,10 @@ Result<void> KernelProvider::write_recipe(const kernel::KernelSpec& spec, Recipe
   return {};
 }
 
-Result<cache::KernelKey> KernelProvider::key_of(const kernel::KernelSpec& spec) {
+Result<KernelProvider::Names> KernelProvider::names_of(const kernel::KernelSpec& spec) {
   Recipe recipe;
   if (auto written = write_recipe(spec, recipe); !written) return written.error();
-  return recipe.key;
+  return Names{recipe.key, recipe.alias};
 }
 
 Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text,
@@ -290,12 +290,13 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
   const auto written = write_recipe(spec, recipe);
   BuiltKernel built;
   built.spec = spec;
+  const bool any_compiler_serves = options_.accept_other_compilers && recipe.alias;
   if (!written) {
-    // A machine without a compiler has what was shipped to it.
-    auto shipped = options_.accept_other_compilers && recipe.alias ? cache_->find_alias(*recipe.alias) : std::nullopt;
-    if (!shipped) return written.error();
-    built.key = shipped->first;
-    return finish(std::move(built), shipped->second);
+    // A machine without a compiler has what was shipped to it, and what a service compiles for it.
+    if (!any_compiler_serves) return written.error();
+    auto found = find_alias(*recipe.alias, built.key);
+    if (!found && on_miss != MissPolicy::refuse) found = fetch_by_alias(spec, text, *recipe.alias, built.key);
+    return found ? finish(std::move(built), *found) : written.error();
   }
   built.key = recipe.key;
   bool fetched = false;
@@ -304,18 +305,23 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
       options_.log(LogLevel::warning,
                    "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
     }
-    metrics().misses.add();
-    if (auto entry = fetch(spec, recipe.key, text)) {
-      fetched = true;
-      return *std::move(entry);
+    if (!any_compiler_serves) {  // else counted, and asked for, before
+      metrics().misses.add();
+      if (auto remote = fetch({spec, recipe.key, OwnedText(text)})) {
+        fetched = true;
+        return std::move(remote->entry);
+      }
     }
     auto entry = compile(spec, recipe);
     if (!entry) return explain_failure(entry.error(), recipe.source, spec, recipe.key, text);
     return entry;
   };
-  auto found =
-      options_.accept_other_compilers && recipe.alias ? find_or_accept(built.key, *recipe.alias) : std::nullopt;
-  if (!found && on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  std::optional<cache::KernelCache::Found> found;
+  if (any_compiler_serves || on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  if (!found && any_compiler_serves) found = find_alias(*recipe.alias, built.key);
+  if (!found && any_compiler_serves && on_miss != MissPolicy::refuse) {
+    found = fetch_by_alias(spec, text, *recipe.alias, built.key);
+  }
   if (found) return finish(std::move(built), *found);
   if (on_miss == MissPolicy::refuse) {
     metrics().misses.add();
@@ -332,12 +338,25 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
   return finish(std::move(built), *made);
 }
 
-std::optional<cache::Entry> KernelProvider::fetch(const kernel::KernelSpec& spec, const cache::KernelKey& key,
-                                                  const UserText& text) {
+std::optional<RemoteEntry> KernelProvider::fetch(const RemoteRequest& request) {
   if (options_.service == nullptr) return std::nullopt;
-  auto entry = options_.service->fetch({spec, key, OwnedText(text)});
+  auto entry = options_.service->fetch(request);
   (entry ? metrics().service_answers : metrics().service_failures).add();
   return entry;
+}
+
+std::optional<cache::KernelCache::Found> KernelProvider::fetch_by_alias(const kernel::KernelSpec& spec,
+                                                                        const UserText& text,
+                                                                        const cache::KernelKey& alias,
+                                                                        cache::KernelKey& key) {
+  metrics().misses.add();
+  auto remote = fetch({spec, alias, OwnedText(text), /*by_alias=*/true});
+  if (!remote) return std::nullopt;
+  auto kept = cache_->get(remote->key, [&]() -> Result<cache::Entry> { return std::move(remote->entry); });
+  if (!kept) return std::nullopt;
+  if (kept->outcome == cache::Outcome::built) kept->outcome = cache::Outcome::service;
+  key = remote->key;
+  return *std::move(kept);
 }
 
 void KernelProvider::prefetch(const std::vector<WantedKernel>& kernels) {
@@ -345,15 +364,19 @@ void KernelProvider::prefetch(const std::vector<WantedKernel>& kernels) {
   std::vector<RemoteRequest> requests;
   for (const WantedKernel& wanted : kernels) {
     if (find(*wanted.spec)) continue;
-    const auto key = key_of(*wanted.spec);
-    if (key && !cache_->find(*key)) requests.push_back({*wanted.spec, *key, OwnedText(wanted.text)});
+    Recipe recipe;
+    const bool compiles = write_recipe(*wanted.spec, recipe).has_value();
+    const bool by_alias = options_.accept_other_compilers && recipe.alias;
+    if (!compiles && !by_alias) continue;
+    if (compiles && cache_->find(recipe.key)) continue;
+    if (by_alias && cache_->find_alias(*recipe.alias)) continue;
+    requests.push_back({*wanted.spec, by_alias ? *recipe.alias : recipe.key, OwnedText(wanted.text), by_alias});
   }
   if (!requests.empty()) options_.service->prefetch(requests);
 }
 
-std::optional<cache::KernelCache::Found> KernelProvider::find_or_accept(cache::KernelKey& key,
-                                                                        const cache::KernelKey& alias) {
-  if (auto exact = cache_->find(key)) return exact;
+std::optional<cache::KernelCache::Found> KernelProvider::find_alias(const cache::KernelKey& alias,
+                                                                    cache::KernelKey& key) {
   auto other = cache_->find_alias(alias);
   if (!other) return std::nullopt;
   key = other->first;

@@ -102,8 +102,13 @@ class KernelProvider {
 
   /// Has a service compile those kernels that are neither on the device nor in the cache. Waits for none.
   void prefetch(const std::vector<WantedKernel>& kernels);
-  /// Of the spec's text and this back end's compiler. Error: as build(), for what is wrong before a compile.
-  [[nodiscard]] Result<cache::KernelKey> key_of(const kernel::KernelSpec& spec);
+  /// Under which names a kernel is kept.
+  struct Names {
+    cache::KernelKey key;                   ///< of the spec's text and this back end's compiler
+    std::optional<cache::KernelKey> alias;  ///< whatever compiler made it; nothing if that has no meaning
+  };
+  /// Error: as build(), for what is wrong before a compile.
+  [[nodiscard]] Result<Names> names_of(const kernel::KernelSpec& spec);
 
   void warn(const std::string& line) const { options_.log(LogLevel::warning, line); }
   [[nodiscard]] Metrics& metrics() const { return *options_.metrics; }
@@ -150,15 +155,19 @@ class KernelProvider {
   /// Error: missing_component, with the alias alone in `recipe`, if there is no compiler.
   [[nodiscard]] Result<void> write_recipe(const kernel::KernelSpec& spec, Recipe& recipe);
   [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
-  /// The entry of `key`, else of a bundle by the alias; `key` is then that entry's.
-  [[nodiscard]] std::optional<cache::KernelCache::Found> find_or_accept(cache::KernelKey& key,
-                                                                        const cache::KernelKey& alias);
+  /// An entry of a bundle by its alias. `key` becomes that entry's.
+  [[nodiscard]] std::optional<cache::KernelCache::Found> find_alias(const cache::KernelKey& alias,
+                                                                    cache::KernelKey& key);
   /// What is known of a binary that was found. Error: kernel_spills, for a note that there is none.
   [[nodiscard]] Result<BuiltKernel> finish(BuiltKernel built, const cache::KernelCache::Found& found) const;
   [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const BuiltKernel& built);
   /// The entry from the service, if there is one and it serves.
-  [[nodiscard]] std::optional<cache::Entry> fetch(const kernel::KernelSpec& spec, const cache::KernelKey& key,
-                                                  const UserText& text);
+  [[nodiscard]] std::optional<RemoteEntry> fetch(const RemoteRequest& request);
+  /// The same for an entry of any compiler, which is then kept. `key` becomes that entry's.
+  [[nodiscard]] std::optional<cache::KernelCache::Found> fetch_by_alias(const kernel::KernelSpec& spec,
+                                                                        const UserText& text,
+                                                                        const cache::KernelKey& alias,
+                                                                        cache::KernelKey& key);
   [[nodiscard]] Result<cache::Entry> compile(const kernel::KernelSpec& spec, const Recipe& recipe);
   /// The back end's compile() between the hooks, counted and dumped.
   [[nodiscard]] Result<backend::Binary> compile_watched(const kernel::SourceText& source,

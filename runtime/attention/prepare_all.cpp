@@ -135,7 +135,7 @@ void prepare_all(const AttentionOp& op, CompileQueue& queue, const std::vector<A
   }
   std::vector<WantedKernel> wanted;
   for (const auto& job : jobs->all) wanted.push_back({&job->spec, job->text.view()});
-  op.kernels()->prefetch(wanted);
+  if (wanted.size() > 1) op.kernels()->prefetch(wanted);
   for (const auto& job : jobs->all) {
     job->ticket = queue.add([jobs, &job = *job, kernels = op.kernels()] { run_job(*jobs, job, *kernels); });
   }

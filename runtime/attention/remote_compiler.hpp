@@ -16,6 +16,13 @@ struct RemoteRequest {
   kernel::KernelSpec spec;
   cache::KernelKey key;  ///< that the entry must have
   OwnedText text;        ///< the user's, for messages
+  /// `key` is an alias (KernelMetadata::alias): another version of the compiler serves too.
+  bool by_alias = false;
+};
+
+struct RemoteEntry {
+  cache::KernelKey key;  ///< of the request, unless that was by alias
+  cache::Entry entry;
 };
 
 /// Thread-safe. No failure is an error: whoever asks compiles for itself then, and the log has said why.
@@ -27,7 +34,7 @@ class RemoteCompiler {
   virtual ~RemoteCompiler() = default;
 
   /// The entry, checked. Waits for a compile.
-  [[nodiscard]] virtual std::optional<cache::Entry> fetch(const RemoteRequest& request) = 0;
+  [[nodiscard]] virtual std::optional<RemoteEntry> fetch(const RemoteRequest& request) = 0;
   /// Has kernels compiled that fetch() will be called for. Waits for none of them.
   virtual void prefetch(const std::vector<RemoteRequest>& requests) = 0;
 };

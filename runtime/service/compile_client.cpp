@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/attention/kernel_metadata.hpp"
 #include "runtime/service/service_request.hpp"
 
 namespace flashspan::service {
@@ -20,9 +21,27 @@ std::string line_of(const network::HttpAnswer& answer) {
   return "status " + std::to_string(answer.status) + ", " + answer.body.substr(0, answer.body.find('\n'));
 }
 
+/// The entry of an answer, if it is one of the request.
+std::optional<attention::RemoteEntry> entry_in(const network::HttpAnswer& answer,
+                                               const attention::RemoteRequest& request, const cache::Signer& signer,
+                                               std::string& why) {
+  const auto bytes = std::as_bytes(std::span(answer.body));
+  const auto key = request.by_alias ? cache::stored_key(bytes) : request.key;
+  auto entry = cache::decode_signed(key.value_or(request.key), bytes, signer, &why);
+  if (!entry) return std::nullopt;
+  if (request.by_alias) {
+    const auto metadata = attention::metadata_from_text(entry->metadata);
+    if (!metadata || metadata->alias != request.key.to_text()) {
+      why = "of another kernel";
+      return std::nullopt;
+    }
+  }
+  return attention::RemoteEntry{*key, *std::move(entry)};
+}
+
 }  // namespace
 
-std::optional<cache::Entry> CompileClient::fetch(const attention::RemoteRequest& request) {
+std::optional<attention::RemoteEntry> CompileClient::fetch(const attention::RemoteRequest& request) {
   if (is_paused()) return std::nullopt;
   const auto answer = http_->send({"POST", compile_path, to_text(CompileRequest{request, options_.time_out_seconds})},
                                   options_.time_out_seconds + margin_seconds);
@@ -32,7 +51,7 @@ std::optional<cache::Entry> CompileClient::fetch(const attention::RemoteRequest&
   }
   if (answer->status == ok) {
     std::string why;
-    auto entry = decode_signed(request.key, std::as_bytes(std::span(answer->body)), options_.signer, &why);
+    auto entry = entry_in(*answer, request, options_.signer, why);
     if (entry) {
       note_success();
     } else {

@@ -14,9 +14,8 @@ constexpr int accepted = 202, bad_request = 400, not_found = 404, wrong_method =
 
 HttpAnswer line(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
 
-HttpAnswer entry_answer(const attention::RemoteRequest& wanted, const cache::Entry& entry,
-                        const cache::Signer& signer) {
-  const std::vector<std::byte> bytes = cache::encode_signed(wanted.key, entry, signer);
+HttpAnswer entry_answer(const cache::KernelKey& key, const cache::Entry& entry, const cache::Signer& signer) {
+  const std::vector<std::byte> bytes = cache::encode_signed(key, entry, signer);
   return {200, "application/octet-stream", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
 }
 
@@ -56,7 +55,7 @@ HttpAnswer CompileServer::route(const network::HttpRequest& request) {
   return {200, "text/plain; version=0.0.4; charset=utf-8", to_prometheus_text(*parts_.metrics)};
 }
 
-Result<std::shared_ptr<attention::KernelProvider>> CompileServer::provider_for(const attention::RemoteRequest& wanted) {
+Result<CompileServer::Maker> CompileServer::maker_of(const attention::RemoteRequest& wanted) {
   std::shared_ptr<attention::KernelProvider> provider;
   {
     const std::scoped_lock lock(mutex_);
@@ -68,26 +67,29 @@ Result<std::shared_ptr<attention::KernelProvider>> CompileServer::provider_for(c
     }
     provider = known;
   }
-  const auto key = provider->key_of(wanted.spec);
-  if (!key) return key.error();
-  if (*key != wanted.key) {
-    return Error{ErrorCode::bad_argument, "key", wanted.key.to_text(),
-                 key->to_text() + ", that of this server's library and compiler", ""};
+  const auto names = provider->names_of(wanted.spec);
+  if (!names) return names.error();
+  const std::optional<cache::KernelKey> name = wanted.by_alias ? names->alias : names->key;
+  if (name != wanted.key) {
+    return Error{ErrorCode::bad_argument, wanted.by_alias ? "alias" : "key", wanted.key.to_text(),
+                 (name ? name->to_text() : "none") + ", that of this server's library and compiler", ""};
   }
-  return provider;
+  return Maker{std::move(provider), names->key};
 }
 
 HttpAnswer CompileServer::compile(const std::string& body) {
   const auto request = compile_request_from_text(body);
   if (!request) return line(bad_request, request.error().message());
   const attention::RemoteRequest& wanted = request->wanted;
-  const auto provider = provider_for(wanted);
-  if (!provider) return line(conflict, provider.error().message());
-  if (const auto found = parts_.cache->find(wanted.key)) return entry_answer(wanted, *found->entry, parts_.signer);
+  const auto maker = maker_of(wanted);
+  if (!maker) return line(conflict, maker.error().message());
+  if (const auto found = parts_.cache->find(maker->key)) {
+    return entry_answer(maker->key, *found->entry, parts_.signer);
+  }
   const auto deadline = CompileJobs::Clock::now() + std::chrono::duration_cast<CompileJobs::Clock::duration>(
                                                         std::chrono::duration<double>(request->time_out_seconds));
   const auto failure = std::make_shared<std::optional<Error>>();
-  switch (jobs_.run(wanted.spec, build_of(*provider, wanted, failure), deadline)) {
+  switch (jobs_.run(wanted.spec, build_of(maker->provider, wanted, failure), deadline)) {
     case CompileJobs::Ended::timed_out:
       return line(too_slow, "still compiling, or waiting for others; the compile goes on");
     case CompileJobs::Ended::full:
@@ -98,7 +100,7 @@ HttpAnswer CompileServer::compile(const std::string& body) {
       break;
   }
   // Also a note that the kernel does not fit its registers, which is an answer like any other.
-  if (const auto made = parts_.cache->find(wanted.key)) return entry_answer(wanted, *made->entry, parts_.signer);
+  if (const auto made = parts_.cache->find(maker->key)) return entry_answer(maker->key, *made->entry, parts_.signer);
   return line(does_not_compile, *failure ? (*failure)->message() : "it did not compile for another client");
 }
 
@@ -108,10 +110,10 @@ HttpAnswer CompileServer::prefetch(const std::string& body) {
   std::size_t taken = 0;
   for (const Result<attention::RemoteRequest>& wanted : *requests) {
     if (!wanted) continue;
-    const auto provider = provider_for(*wanted);
-    if (!provider) continue;
-    if (parts_.cache->find(wanted->key) ||
-        jobs_.run_ahead(wanted->spec, build_of(*provider, *wanted, std::make_shared<std::optional<Error>>()))) {
+    const auto maker = maker_of(*wanted);
+    if (!maker) continue;
+    if (parts_.cache->find(maker->key) ||
+        jobs_.run_ahead(wanted->spec, build_of(maker->provider, *wanted, std::make_shared<std::optional<Error>>()))) {
       ++taken;
     }
   }

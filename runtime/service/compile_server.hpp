@@ -49,8 +49,13 @@ class CompileServer {
   [[nodiscard]] network::HttpAnswer compile(const std::string& body);
   [[nodiscard]] network::HttpAnswer prefetch(const std::string& body);
   [[nodiscard]] network::HttpAnswer status();
-  /// The provider of the request's target. Error: unsupported, and bad_argument for a key that it would not give.
-  [[nodiscard]] Result<std::shared_ptr<attention::KernelProvider>> provider_for(const attention::RemoteRequest& wanted);
+  /// Who makes a kernel, and the key that it gives it.
+  struct Maker {
+    std::shared_ptr<attention::KernelProvider> provider;
+    cache::KernelKey key;
+  };
+  /// Error: unsupported, for a target that is not served; bad_argument, for a name that it would not give.
+  [[nodiscard]] Result<Maker> maker_of(const attention::RemoteRequest& wanted);
 
   ServerParts parts_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

@@ -20,7 +20,9 @@ Error malformed(const std::string& field, const std::string& got, const std::str
 
 json to_json(const RemoteRequest& request) {
   const attention::UserText text = request.text.view();
-  json object{{"spec", request.spec.to_text()}, {"key", request.key.to_text()}, {"expression", *text.mask}};
+  json object{{"spec", request.spec.to_text()},
+              {request.by_alias ? "alias" : "key", request.key.to_text()},
+              {"expression", *text.mask}};
   if (text.score != nullptr) object["score"] = *text.score;
   return object;
 }
@@ -46,10 +48,12 @@ Result<RemoteRequest> wanted_in(const json& object) {
   const auto spec = kernel::KernelSpec::from_text(*spec_text);
   if (!spec) return spec.error();
   if (auto checked = attention::check_spec(*spec); !checked) return checked.error();
-  const auto key_text = text_in(object, "key");
+  const bool by_alias = object.contains("alias");
+  const char* const name = by_alias ? "alias" : "key";
+  const auto key_text = text_in(object, name);
   if (!key_text) return key_text.error();
   const auto key = cache::KernelKey::from_text(*key_text);
-  if (!key) return malformed("key", *key_text, "32 hexadecimal digits");
+  if (!key) return malformed(name, *key_text, "32 hexadecimal digits");
   const auto expression = text_in(object, "expression");
   if (!expression) return expression.error();
   std::optional<std::string> score;
@@ -58,7 +62,7 @@ Result<RemoteRequest> wanted_in(const json& object) {
     if (!text) return text.error();
     score = *std::move(text);
   }
-  return RemoteRequest{*spec, *key, {*expression, std::move(score)}};
+  return RemoteRequest{*spec, *key, {*expression, std::move(score)}, by_alias};
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ TEST_F(Client, GetsWhatTheServiceCompiles) {
   const auto wanted = service_.wanted(1);
   const auto entry = client()->fetch(wanted);
   ASSERT_TRUE(entry.has_value());
-  EXPECT_EQ(entry->artifact.size(), wanted.spec.summary().size());
+  EXPECT_EQ(entry->key, wanted.key);
+  EXPECT_EQ(entry->entry.artifact.size(), wanted.spec.summary().size());
   EXPECT_TRUE(lines_.empty());
 }
 
@@ -145,6 +146,61 @@ TEST_F(Client, AProviderAsksTheServiceBeforeItCompilesAndKeepsWhatItGets) {
   EXPECT_EQ(alone.get(spec_of(2), text)->ready->outcome, cache::Outcome::built);
   EXPECT_EQ(own->compiles, 1);
   EXPECT_EQ(alone.metrics().service_failures.value(), 1U);
+}
+
+/// A process with another compiler than the service's, or none, that takes kernels of any.
+class AnyCompiler : public Client {
+ protected:
+  AnyCompiler() {
+    service_.backend->portable = own_->portable = std::vector<std::string>{"-arch=sm_80"};
+    own_->emitted = kernel::Language::cuda;
+  }
+  attention::KernelProvider provider(bool accept) {
+    attention::ProviderOptions options{{}, log_};
+    options.accept_other_compilers = accept;
+    options.service = client(std::chrono::milliseconds(0));
+    return attention::KernelProvider(
+        own_, std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path(), log_), 1 << 20, log_), options);
+  }
+  PrivateFolder folder_;
+  std::shared_ptr<FakeBackend> own_ = std::make_shared<FakeBackend>();
+  attention::UserText text_{&expression(), nullptr};
+};
+
+TEST_F(AnyCompiler, AMachineWithoutACompilerGetsItsKernelsFromTheService) {
+  own_->compiler.clear();
+  const auto served = provider(true).get(spec_of(1), text_);
+  ASSERT_TRUE(served.has_value()) << served.error().message();
+  EXPECT_EQ(served->ready->outcome, cache::Outcome::service);
+  EXPECT_EQ(served->ready->key, service_.wanted(1).key) << "the name that the service gives it";
+  EXPECT_EQ(provider(true).get(spec_of(1), text_)->ready->outcome, cache::Outcome::disk)
+      << "the service names it, the disk has it";
+  EXPECT_EQ(service_.backend->compiles, 1);
+  EXPECT_EQ(provider(false).get(spec_of(1), text_).error().code, ErrorCode::missing_component);
+  reply_ = absent;
+  EXPECT_EQ(provider(true).get(spec_of(2), text_).error().code, ErrorCode::missing_component);
+}
+
+TEST_F(AnyCompiler, OneWithAnotherCompilerTakesTheServicesOrItsOwn) {
+  own_->compiler = "fake 2.0";
+  EXPECT_EQ(provider(true).get(spec_of(1), text_)->ready->outcome, cache::Outcome::service);
+  EXPECT_EQ(own_->compiles, 0);
+  EXPECT_EQ(provider(false).get(spec_of(1), text_)->ready->outcome, cache::Outcome::built);
+  ASSERT_EQ(lines_.size(), 1U);
+  EXPECT_THAT(lines_.front(), HasSubstr("status 409"));
+  reply_ = absent;
+  EXPECT_EQ(provider(true).get(spec_of(2), text_)->ready->outcome, cache::Outcome::built);
+}
+
+TEST_F(AnyCompiler, AnEntryOfAnotherAliasIsRefused) {
+  own_->compiler.clear();
+  const auto other = service_.compile(service_.wanted(2));
+  reply_ = status(200, other.body);
+  EXPECT_FALSE(provider(true).get(spec_of(1), text_).has_value());
+  ASSERT_EQ(lines_.size(), 1U);
+  EXPECT_THAT(lines_.front(), HasSubstr("of another kernel"));
+  reply_ = status(200, "short");
+  EXPECT_FALSE(provider(true).get(spec_of(1), text_).has_value());
 }
 
 TEST_F(Client, AFrozenCallDoesNotAskTheService) {

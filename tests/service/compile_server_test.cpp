@@ -58,7 +58,7 @@ TEST(CompileServer, AKernelThatDoesNotFitItsRegistersIsAnAnswer) {
   attention::RemoteRequest wanted = service.wanted(1);
   wanted.spec = *attention::choose_spec(choice, Mask::causal().state(), nullptr);
   attention::KernelProvider provider(service.backend, service.parts.cache, {{}, [](LogLevel, std::string_view) {}});
-  wanted.key = *provider.key_of(wanted.spec);
+  wanted.key = provider.names_of(wanted.spec)->key;
   const auto answer = service.compile(wanted);
   ASSERT_EQ(answer.status, 200) << answer.body;
   const auto metadata = attention::metadata_from_text(entry_in(answer, wanted.key)->metadata);

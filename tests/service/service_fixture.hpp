@@ -54,7 +54,7 @@ class FakeService {
   [[nodiscard]] attention::RemoteRequest wanted(int number) const {
     attention::KernelProvider provider(backend, parts.cache, {{}, log_});
     const kernel::KernelSpec spec = spec_of(number);
-    return {spec, *provider.key_of(spec), attention::OwnedText({&expression(), nullptr})};
+    return {spec, provider.names_of(spec)->key, attention::OwnedText({&expression(), nullptr}), false};
   }
 
   network::HttpAnswer compile(const attention::RemoteRequest& wanted, double seconds = 60) {

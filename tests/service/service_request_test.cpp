@@ -31,6 +31,15 @@ TEST(ServiceRequests, ReadBackAsTheyWereWritten) {
   EXPECT_EQ((*several)[1]->spec, spec_of(2));
 }
 
+TEST(ServiceRequests, MayNameTheirKernelByItsAlias) {
+  attention::RemoteRequest wanted = FakeService().wanted(1);
+  wanted.by_alias = true;
+  const auto read = service::compile_request_from_text(to_text(service::CompileRequest{wanted, 1}));
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  EXPECT_TRUE(read->wanted.by_alias);
+  EXPECT_EQ(read->wanted.key, wanted.key);
+}
+
 TEST(ServiceRequests, AUsersBytesThatAreNotUtf8DoNotSpoilThem) {
   attention::RemoteRequest wanted = FakeService().wanted(1);
   wanted.text = attention::OwnedText("\xff\xfe", "\x80");
