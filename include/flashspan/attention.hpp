@@ -99,13 +99,13 @@ struct AttentionOptions {
   /// Folders and bundles below the cache, ':' between them, asked in this order and never written; default:
   /// FLASHSPAN_CACHE_PATH.
   std::optional<std::string> cache_path;
-  /// Whether a kernel of a bundle serves that another version of NVRTC compiled than the one that is here, or if none
-  /// is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
+  /// Whether a kernel of a bundle or a compile service serves that another version of NVRTC compiled than the one that
+  /// is here, or if none is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
   std::optional<bool> accept_other_nvrtc;
   /// Compiles at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
   int compile_threads = 0;
   CompileHooks hooks;  ///< told of every compile of this Attention's kernels
-  /// A compile service that is asked before anything is compiled here: "unix:/path" or "http://host:port"
+  /// CUDA: a compile service that is asked before anything is compiled here: "unix:/path" or "http://host:port"
   /// (service.hpp); and what it takes to be let in. If it does not serve, this process compiles. Defaults:
   /// FLASHSPAN_SERVICE, FLASHSPAN_SERVICE_TOKEN; "": nobody is asked.
   std::optional<std::string> service, service_token;

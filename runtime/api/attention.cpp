@@ -109,7 +109,7 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   providing.hooks = options.hooks;
   const api::RemoteChoice remote{options.service, options.service_token, options.shared_store,
                                  options.signing_key_file};
-  auto service = api::open_service(remote, settings, log);
+  auto service = api::open_service(remote, settings, device.kind, log);
   if (!service) return service.error();
   providing.service = *std::move(service);
   auto shared = api::open_shared_store(remote, settings, log);

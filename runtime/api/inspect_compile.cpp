@@ -34,17 +34,18 @@ struct Task {
   Direction direction;
 };
 
-/// Where kernels are compiled into.
+/// Where kernels of one kind of device are compiled into.
 struct Stores {
   std::shared_ptr<cache::KernelCache> cache;
   attention::ProviderOptions providing;
 };
 
-Result<Stores> open_stores(const std::optional<std::string>& cache_dir, const std::optional<std::string>& cache_path) {
+Result<Stores> open_stores(DeviceKind kind, const std::optional<std::string>& cache_dir,
+                           const std::optional<std::string>& cache_path) {
   const api::Settings& settings = api::settings();
   const LogSink log = api::standard_log(settings.log);
   const auto folder = api::cache_folder(settings, cache_dir);
-  auto service = api::open_service({}, settings, log);
+  auto service = api::open_service({}, settings, kind, log);
   if (!service) return service.error();
   auto shared = api::open_shared_store({}, settings, log);
   if (!shared) return shared.error();
@@ -164,7 +165,7 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   for (const Arch& arch : request.archs) {
     for (Direction direction : request.directions) tasks.push_back({arch, direction});
   }
-  auto stores = open_stores(request.cache_dir, request.cache_path);
+  auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
   if (!stores) return stores.error();
   const Compilation compilation{filled, *std::move(score_gradients), *std::move(stores)};
   return compile_all(tasks, threads, compilation, progress);
@@ -186,7 +187,7 @@ Result<CompiledKernel> compile_spec(const std::string& text, const std::optional
     if (!cpu) return cpu.error();
     backend = *std::move(cpu);
   }
-  const auto stores = open_stores(cache_dir, cache_path);
+  const auto stores = open_stores(spec->target.kind, cache_dir, cache_path);
   if (!stores) return stores.error();
   build_into(result, *spec, {&spec->mask, spec->score.empty() ? nullptr : &spec->score}, backend, *stores);
   return result;

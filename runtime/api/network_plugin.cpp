@@ -70,10 +70,10 @@ Result<cache::Signer> open_signer(const RemoteChoice& choice, const Settings& se
 }
 
 Result<std::shared_ptr<attention::RemoteCompiler>> open_service(const RemoteChoice& choice, const Settings& settings,
-                                                                const LogSink& log) {
+                                                                DeviceKind kind, const LogSink& log) {
   const auto nobody = std::shared_ptr<attention::RemoteCompiler>();
   const std::string address = either(choice.service, settings.service);
-  if (address.empty()) return nobody;
+  if (address.empty() || kind != DeviceKind::cuda) return nobody;
   service::ClientOptions options;
   options.log = log;
   const auto seconds = service_timeout_seconds(settings, options.time_out_seconds);

@@ -8,6 +8,7 @@
 #include "cache/shared_store.hpp"
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
+#include "flashspan/core/types.hpp"
 #include "network/network.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/attention/remote_compiler.hpp"
@@ -25,11 +26,13 @@ struct RemoteChoice {
 /// Signs with the secret in the file that the choice or the environment names; empty if they name none.
 /// Error: io_error; bad_argument, for a secret of less than 16 bytes; missing_component.
 [[nodiscard]] Result<cache::Signer> open_signer(const RemoteChoice& choice, const Settings& settings);
-/// Null if none is asked for, and, after a warning, if the plug-in is missing: both are there for speed.
-/// Error: bad_argument for an address that does not read, and as open_signer().
+/// For kernels of this kind of device. Null if no service is asked for, and for the CPU, whose kernels depend on the
+/// machine that compiles them; and, after a warning, if the plug-in is missing: a service is there for speed. Error:
+/// bad_argument for an address that does not read, and as open_signer().
 [[nodiscard]] Result<std::shared_ptr<attention::RemoteCompiler>> open_service(const RemoteChoice& choice,
-                                                                              const Settings& settings,
+                                                                              const Settings& settings, DeviceKind kind,
                                                                               const LogSink& log);
+/// Null if none is asked for, and, after a warning, if the plug-in is missing. Error: as open_service().
 [[nodiscard]] Result<std::unique_ptr<cache::SharedStore>> open_shared_store(const RemoteChoice& choice,
                                                                             const Settings& settings,
                                                                             const LogSink& log);

@@ -100,7 +100,7 @@ TEST_F(Redis, KeepsWhatIsPut) {
 }
 
 TEST_F(Redis, OverTcpWithUserPasswordAndDatabase) {
-  constexpr int port = 27341;
+  const int port = 20000 + ::getpid() % 10000;  // not that of the same test in another process
   const RedisServer server({"--port", std::to_string(port), "--bind", "127.0.0.1", "--requirepass", "pass:w@rd"});
   const std::string place = "127.0.0.1:" + std::to_string(port);
   const auto store = open_redis_store("redis://default:pass:w@rd@" + place + "/3");
