@@ -13,6 +13,7 @@ using attention::RemoteRequest;
 using nlohmann::json;
 
 constexpr double longest_time_out_seconds = 3600;
+constexpr std::size_t largest_spec_bytes = std::size_t{256} << 10;
 
 Error malformed(const std::string& field, const std::string& got, const std::string& takes) {
   return {ErrorCode::bad_argument, "request field '" + field + "'", got, takes, ""};
@@ -30,6 +31,11 @@ json to_json(const RemoteRequest& request) {
 /// A user's text may hold bytes that are not UTF-8; they are replaced rather than refused.
 std::string dump(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
 
+/// For messages. (json::dump() takes stack for every array in an array, and a client may send a million.)
+std::string shown(const json& value) {
+  return value.is_number() ? value.dump() : std::string("of type ") + value.type_name();
+}
+
 Result<json> parse_object(std::string_view text) {
   json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return Error{ErrorCode::bad_argument, "request", "no JSON object", "a JSON object", ""};
@@ -45,6 +51,10 @@ Result<std::string> text_in(const json& object, const char* field) {
 Result<RemoteRequest> wanted_in(const json& object) {
   const auto spec_text = text_in(object, "spec");
   if (!spec_text) return spec_text.error();
+  if (spec_text->size() > largest_spec_bytes) {
+    return malformed("spec", std::to_string(spec_text->size()) + " bytes",
+                     "at most 262144: larger ones compile at home");
+  }
   const auto spec = kernel::KernelSpec::from_text(*spec_text);
   if (!spec) return spec.error();
   if (auto checked = attention::check_spec(*spec); !checked) return checked.error();
@@ -87,7 +97,7 @@ Result<CompileRequest> compile_request_from_text(std::string_view text) {
   const auto seconds = object->find("time_out_seconds");
   if (seconds == object->end() || !seconds->is_number() || !(seconds->get<double>() > 0) ||
       seconds->get<double>() > longest_time_out_seconds) {
-    return malformed("time_out_seconds", seconds == object->end() ? "nothing" : dump(*seconds),
+    return malformed("time_out_seconds", seconds == object->end() ? "nothing" : shown(*seconds),
                      "a number above 0, and of 3600 at most");
   }
   return CompileRequest{*std::move(wanted), seconds->get<double>()};
@@ -102,7 +112,7 @@ Result<std::vector<Result<RemoteRequest>>> prefetch_from_text(std::string_view t
   }
   std::vector<Result<RemoteRequest>> wanted;
   for (const json& kernel : *kernels) {
-    wanted.push_back(kernel.is_object() ? wanted_in(kernel) : malformed("kernels", dump(kernel), "objects"));
+    wanted.push_back(kernel.is_object() ? wanted_in(kernel) : malformed("kernels", shown(kernel), "objects"));
   }
   return wanted;
 }

@@ -70,6 +70,7 @@ TEST(ServiceRequests, OfAnotherFormAreRefusedAndTheFieldNamed) {
       {"'source'", with("spec", spec + "source = __global__ void f() {}\n")},
       {"'block_m'",
        with("spec", spec.substr(0, spec.find("block_m")) + "block_m = 999\n" + spec.substr(spec.find("block_n")))},
+      {"'spec'", with("spec", spec + std::string(1 << 18, '#'))},
       {"'key'", without("key")},
       {"'key'", with("key", "0123")},
       {"'expression'", without("expression")},
@@ -85,6 +86,20 @@ TEST(ServiceRequests, OfAnotherFormAreRefusedAndTheFieldNamed) {
     ASSERT_FALSE(refused.has_value()) << name << "\n" << text;
     EXPECT_THAT(refused.error().message(), HasSubstr(name));
   }
+}
+
+TEST(ServiceRequests, NestedWithoutEndAreRefusedAndTakeNoStack) {
+  constexpr std::size_t depth = 1'000'000;
+  const std::string nest = std::string(depth, '[') + std::string(depth, ']');
+  EXPECT_FALSE(service::compile_request_from_text(std::string(depth, '[')).has_value());
+  EXPECT_FALSE(service::compile_request_from_text(nest).has_value());
+  EXPECT_FALSE(service::compile_request_from_text("{\"spec\":" + nest + "}").has_value());
+  std::string request = good_request().dump();
+  request.replace(request.find("12.5"), 4, nest);
+  EXPECT_FALSE(service::compile_request_from_text(request).has_value());
+  const auto kernels = service::prefetch_from_text("{\"kernels\":[" + nest + "]}");
+  ASSERT_TRUE(kernels.has_value());
+  EXPECT_FALSE(kernels->front().has_value());
 }
 
 TEST(ServiceRequests, AKernelAtFaultIsAnErrorInItsPlaceAmongThosePrefetched) {
