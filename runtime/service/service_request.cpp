@@ -52,8 +52,7 @@ Result<RemoteRequest> wanted_in(const json& object) {
   const auto spec_text = text_in(object, "spec");
   if (!spec_text) return spec_text.error();
   if (spec_text->size() > largest_spec_bytes) {
-    return malformed("spec", std::to_string(spec_text->size()) + " bytes",
-                     "at most 262144: larger ones compile at home");
+    return malformed("spec", std::to_string(spec_text->size()) + " bytes", "at most 262144 bytes");
   }
   const auto spec = kernel::KernelSpec::from_text(*spec_text);
   if (!spec) return spec.error();
