@@ -25,6 +25,8 @@ struct Entry {
 };
 
 [[nodiscard]] std::vector<std::byte> encode(const KernelKey& key, const Entry& entry);
+/// The key that an entry file says it is of; nothing if the bytes are too few. Says nothing about the rest.
+[[nodiscard]] std::optional<KernelKey> stored_key(std::span<const std::byte> bytes);
 /// The entry, if the bytes are complete, undamaged, of this format version and stored under `key`.
 /// `why` receives one line on what is wrong otherwise.
 [[nodiscard]] std::optional<Entry> decode(const KernelKey& key, std::span<const std::byte> bytes, std::string* why);

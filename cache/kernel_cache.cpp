@@ -16,6 +16,12 @@ const char* to_string(Outcome outcome) {
       return "memory";
     case Outcome::disk:
       return "disk";
+    case Outcome::layer:
+      return "layer";
+    case Outcome::shared:
+      return "shared";
+    case Outcome::service:
+      return "service";
     case Outcome::built:
       return "built";
   }
@@ -75,6 +81,10 @@ struct Flight {
   std::optional<Result<EntryPointer>> result;
 };
 
+KernelCache::Found found(Entry entry, Outcome outcome) {
+  return {std::make_shared<const Entry>(std::move(entry)), outcome};
+}
+
 Error builder_threw(const char* what) {
   return {ErrorCode::compile_failed, "kernel builder", "an exception", "a result", what};
 }
@@ -83,25 +93,29 @@ Error builder_threw(const char* what) {
 
 struct KernelCache::State {
   State(std::optional<DiskStore> disk_store, std::size_t memory_limit_bytes, LogSink log_sink,
-        std::vector<std::unique_ptr<Layer>> read_only)
+        std::vector<std::unique_ptr<Layer>> read_only, std::unique_ptr<SharedStore> shared_store)
       : disk(std::move(disk_store)),
         layers(std::move(read_only)),
+        shared(std::move(shared_store)),
         memory(memory_limit_bytes),
         log(std::move(log_sink)) {}
 
   /// From the disk store, else from the first layer that has it. Runs without the lock.
-  std::optional<Entry> read(const KernelKey& key);
+  std::optional<Found> read(const KernelKey& key);
   [[nodiscard]] bool is_discarded(const KernelKey& key) {
     const std::lock_guard lock(mutex);
     return discarded.contains(key);
   }
 
-  /// From disk, else from the builder. Runs without the lock. Never throws.
+  void keep_on_disk(const KernelKey& key, const Entry& entry);
+
+  /// From a store, else from the builder. Runs without the lock. Never throws.
   Result<Found> make(const KernelKey& key, const Builder& builder) noexcept;
   Result<Found> make_or_throw(const KernelKey& key, const Builder& builder);
 
   std::optional<DiskStore> disk;
   std::vector<std::unique_ptr<Layer>> layers;
+  std::unique_ptr<SharedStore> shared;
   std::mutex mutex;                                        // guards what follows
   std::unordered_set<KernelKey, KernelKeyHash> discarded;  // not to be taken from layers, which keep everything
   MemoryStore memory;
@@ -109,29 +123,36 @@ struct KernelCache::State {
   LogSink log;
 };
 
-std::optional<Entry> KernelCache::State::read(const KernelKey& key) {
-  std::optional<Entry> entry;
-  if (disk) entry = disk->read(key);
-  if (entry || layers.empty() || is_discarded(key)) return entry;
-  for (const auto& layer : layers) {
-    entry = layer->read(key);
-    if (entry) break;
+std::optional<KernelCache::Found> KernelCache::State::read(const KernelKey& key) {
+  if (disk) {
+    if (auto entry = disk->read(key)) return found(*std::move(entry), Outcome::disk);
   }
-  return entry;
+  if (layers.empty() || is_discarded(key)) return std::nullopt;
+  for (const auto& layer : layers) {
+    if (auto entry = layer->read(key)) return found(*std::move(entry), Outcome::layer);
+  }
+  return std::nullopt;
 }
 
 Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& key, const Builder& builder) {
-  if (std::optional<Entry> entry = read(key)) {
-    return Found{std::make_shared<const Entry>(std::move(*entry)), Outcome::disk};
+  if (auto stored = read(key)) return *std::move(stored);
+  if (shared && !is_discarded(key)) {
+    if (auto entry = shared->read(key)) {
+      keep_on_disk(key, *entry);
+      return found(*std::move(entry), Outcome::shared);
+    }
   }
   Result<Entry> built = builder();
   if (!built) return built.error();
-  const auto entry = std::make_shared<const Entry>(std::move(*built));
-  if (disk) {
-    const Result<void> written = disk->write(key, *entry);
-    if (!written && log) log(LogLevel::warning, "cache: not kept on disk: " + written.error().message());
-  }
-  return Found{entry, Outcome::built};
+  keep_on_disk(key, *built);
+  if (shared) shared->write(key, *built);
+  return found(*std::move(built), Outcome::built);
+}
+
+void KernelCache::State::keep_on_disk(const KernelKey& key, const Entry& entry) {
+  if (!disk) return;
+  const Result<void> written = disk->write(key, entry);
+  if (!written && log) log(LogLevel::warning, "cache: not kept on disk: " + written.error().message());
 }
 
 Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const Builder& builder) noexcept {
@@ -146,8 +167,9 @@ Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const 
 }
 
 KernelCache::KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log,
-                         std::vector<std::unique_ptr<Layer>> layers)
-    : state_(std::make_unique<State>(std::move(disk), memory_limit_bytes, std::move(log), std::move(layers))) {}
+                         std::vector<std::unique_ptr<Layer>> layers, std::unique_ptr<SharedStore> shared)
+    : state_(std::make_unique<State>(std::move(disk), memory_limit_bytes, std::move(log), std::move(layers),
+                                     std::move(shared))) {}
 KernelCache::~KernelCache() = default;
 
 Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder& builder) {
@@ -182,19 +204,18 @@ std::optional<KernelCache::Found> KernelCache::find(const KernelKey& key) {
     const std::lock_guard lock(state_->mutex);
     if (EntryPointer entry = state_->memory.find(key)) return Found{std::move(entry), Outcome::memory};
   }
-  std::optional<Entry> read = state_->read(key);
+  std::optional<Found> read = state_->read(key);
   if (!read) return std::nullopt;
-  auto entry = std::make_shared<const Entry>(std::move(*read));
   const std::lock_guard lock(state_->mutex);
-  state_->memory.insert(key, entry);
-  return Found{std::move(entry), Outcome::disk};
+  state_->memory.insert(key, read->entry);
+  return read;
 }
 
 std::optional<std::pair<KernelKey, KernelCache::Found>> KernelCache::find_alias(const KernelKey& alias) {
   for (const auto& layer : state_->layers) {
     auto read = layer->read_alias(alias);
     if (!read || state_->is_discarded(read->first)) continue;
-    return std::pair{read->first, Found{std::make_shared<const Entry>(std::move(read->second)), Outcome::disk}};
+    return std::pair{read->first, found(std::move(read->second), Outcome::layer)};
   }
   return std::nullopt;
 }

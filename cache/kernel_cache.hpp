@@ -1,6 +1,7 @@
 // kernel_cache.hpp -- memory over disk over a builder: the one place where a kernel is looked up or made.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,11 +11,20 @@
 #include "cache/disk_store.hpp"
 #include "cache/kernel_key.hpp"
 #include "cache/layers.hpp"
+#include "cache/shared_store.hpp"
 
 namespace flashspan::cache {
 
 /// Where an entry came from.
-enum class Outcome { memory, disk, built };
+enum class Outcome {
+  memory,
+  disk,     ///< the store of this cache
+  layer,    ///< a read-only store below it
+  shared,   ///< a store of many machines
+  service,  ///< a compile service that the builder asked
+  built,
+};
+inline constexpr std::size_t outcome_count = 6;
 [[nodiscard]] const char* to_string(Outcome outcome);
 
 class KernelCache {
@@ -26,9 +36,10 @@ class KernelCache {
   };
 
   /// Without a disk store entries live in memory only. `memory_limit_bytes` bounds the memory store (least
-  /// recently used entries go first). `layers` are asked in order, after the disk store, and never written.
+  /// recently used entries go first). `layers` are asked in order, after the disk store, and never written. `shared`,
+  /// if there is one, is asked last, and only by get(); what it has goes to disk, and what is built goes to it.
   KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit_bytes, LogSink log,
-              std::vector<std::unique_ptr<Layer>> layers = {});
+              std::vector<std::unique_ptr<Layer>> layers = {}, std::unique_ptr<SharedStore> shared = nullptr);
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
@@ -37,12 +48,12 @@ class KernelCache {
   /// time wait for one builder; different keys build in parallel. A failed build is returned to every waiter
   /// and stored nowhere. A failed disk write is a warning, not an error.
   [[nodiscard]] Result<Found> get(const KernelKey& key, const Builder& builder);
-  /// The entry under `key` if it is in memory, on disk or in a layer. Waits for no builder.
+  /// The entry under `key` if it is in memory, on disk or in a layer. Waits for no builder, and for no other machine.
   [[nodiscard]] std::optional<Found> find(const KernelKey& key);
   /// An entry of a layer by its alias, with its key.
   [[nodiscard]] std::optional<std::pair<KernelKey, Found>> find_alias(const KernelKey& alias);
-  /// Forgets `key` in memory, moves its file aside, and asks no layer for it again: for an entry that a device refused
-  /// to load.
+  /// Forgets `key` in memory, moves its file aside, and asks neither layers nor shared store for it again: for an entry
+  /// that a device refused to load.
   void discard(const KernelKey& key, const std::string& reason);
 
  private:

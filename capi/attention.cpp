@@ -69,6 +69,21 @@ Result<AttentionOptions> options_of(const flashspan_options* given) {
   }
   if (read->cache_dir != nullptr) options.cache_dir = read->cache_dir;
   options.compile_threads = read->compile_threads;
+  if (read->service != nullptr) options.service = read->service;
+  if (read->service_token != nullptr) options.service_token = read->service_token;
+  if (read->shared_store != nullptr) options.shared_store = read->shared_store;
+  if (read->signing_key_file != nullptr) options.signing_key_file = read->signing_key_file;
+  if (read->before_compile != nullptr) {
+    options.hooks.before = [before = read->before_compile, user = read->compile_user](const CompileEvent& event) {
+      before(user, event.spec.c_str(), event.key.c_str());
+    };
+  }
+  if (read->after_compile != nullptr) {
+    options.hooks.after = [after = read->after_compile, user = read->compile_user](const CompileEvent& event) {
+      after(user, event.spec.c_str(), event.key.c_str(), event.milliseconds,
+            event.error ? status_of(event.error->code) : FLASHSPAN_OK);
+    };
+  }
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include "capi/handles.hpp"
 #include "capi/json.hpp"
 #include "capi/tensors.hpp"
+#include "flashspan/metrics.hpp"
 
 using namespace flashspan;
 using namespace flashspan::capi;
@@ -26,6 +27,10 @@ flashspan_status flashspan_explain(const flashspan_mask* mask, const flashspan_s
     if (!explanation) return explanation.error();
     return give_text(json, json_of(*explanation));
   });
+}
+
+flashspan_status flashspan_metrics(char** text) {
+  return guarded([&] { return give_text(text, metrics_text()); });
 }
 
 flashspan_status flashspan_doctor(const char* cache_dir, char** json) {

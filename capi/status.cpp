@@ -27,7 +27,7 @@ flashspan_status failed(const Error& error) noexcept {
   } catch (const std::exception&) {
     return failed_with("out of memory");
   }
-  return static_cast<flashspan_status>(static_cast<int>(error.code) + 1);
+  return status_of(error.code);
 }
 
 flashspan_status failed_with(const char* text) noexcept {

@@ -9,6 +9,10 @@
 
 namespace flashspan::capi {
 
+[[nodiscard]] constexpr flashspan_status status_of(ErrorCode code) noexcept {
+  return static_cast<flashspan_status>(static_cast<int>(code) + 1);
+}
+
 /// Keeps the message for flashspan_last_error(), and returns the error's status.
 flashspan_status failed(const Error& error) noexcept;
 flashspan_status failed_with(const char* message) noexcept;

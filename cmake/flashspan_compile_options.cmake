@@ -24,6 +24,11 @@ if(FLASHSPAN_SANITIZE)
   endif()
 endif()
 
+option(FLASHSPAN_BUILD_FUZZERS "Build tests/fuzz as libFuzzer targets (needs Clang)" OFF)
+if(FLASHSPAN_BUILD_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 add_library(flashspan_options INTERFACE)
 target_compile_options(flashspan_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

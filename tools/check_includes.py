@@ -21,7 +21,7 @@ C_LIBRARY_HEADERS = {
     "assert.h", "errno.h", "float.h", "limits.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
 }
 OPERATING_SYSTEM_HEADERS = re.compile(
-    r"(sys/.+|unistd|dlfcn|fcntl|elf|link|glob|sched|signal|spawn|pthread|poll|pwd|termios)(\.h)?")
+    r"(sys/.+|unistd|dlfcn|fcntl|elf|link|glob|sched|signal|spawn|pthread|poll|pwd|termios|netdb)(\.h)?")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,11 @@ ROOMS = (
          STD + ("system",)),
     Room("runtime/cpu", (CORE, "runtime/backend") + CODEGEN, STD + ("system", "llvm/", "tbb/", "oneapi/tbb")),
     Room("runtime/attention", (CORE, "cache", "runtime/backend") + CODEGEN, STD + ("nlohmann/",)),
-    Room("runtime/api", (API, CORE, "cache", "runtime/backend", "runtime/cuda", "runtime/attention") + CODEGEN,
+    Room("network", (CORE, "cache"), STD + ("system", "curl/", "microhttpd.h", "hiredis/", "openssl/")),
+    Room("runtime/service", (CORE, "cache", "network/network.hpp", "runtime/backend", "runtime/attention") + CODEGEN,
+         STD + ("nlohmann/",)),
+    Room("runtime/api", (API, CORE, "cache", "network/network.hpp", "network/plugin.h", "runtime/backend",
+                         "runtime/cuda", "runtime/attention", "runtime/service") + CODEGEN,
          STD + ("system", "nlohmann/", "spdlog/")),
     Room("reports", (API, CORE), ("std", "nlohmann/")),
     Room("capi", (API, CORE, "reports"), ("std", "dlpack/", "nlohmann/")),

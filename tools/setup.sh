@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 packages=(
   g++ cmake ninja-build python3-dev python3-venv pkg-config
   llvm-19-dev libtbb-dev libzstd-dev libxml2-dev
+  libcurl4-openssl-dev libmicrohttpd-dev libhiredis-dev libssl-dev redis-server
   libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libpng-dev zlib1g-dev libdlpack-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )

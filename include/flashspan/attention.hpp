@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "flashspan/core/compile_hooks.hpp"
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/log.hpp"
 #include "flashspan/core/miss_policy.hpp"
@@ -72,9 +73,9 @@ struct BackwardCall {
 
 /// What is known about one compiled kernel.
 struct KernelRecord {
-  std::string spec;       ///< one line
-  std::string key;        ///< 32 hexadecimal digits
-  std::string outcome;    ///< "loaded" (already on the device), "memory", "disk" or "built"
+  std::string spec;     ///< one line
+  std::string key;      ///< 32 hexadecimal digits
+  std::string outcome;  ///< "loaded" (already on the device), "memory", "disk", "layer", "shared", "service" or "built"
   std::string lowering;   ///< how the mask is applied
   double compile_ms = 0;  ///< of the original build
   int registers = 0;      ///< largest over the module's entry points
@@ -98,18 +99,32 @@ struct AttentionOptions {
   /// Folders and bundles below the cache, ':' between them, asked in this order and never written; default:
   /// FLASHSPAN_CACHE_PATH.
   std::optional<std::string> cache_path;
-  /// Whether a kernel of a bundle serves that another version of NVRTC compiled than the one that is here, or if none
-  /// is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
+  /// Whether a kernel of a bundle or a compile service serves that another version of NVRTC compiled than the one that
+  /// is here, or if none is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
   std::optional<bool> accept_other_nvrtc;
   /// Compiles at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
   int compile_threads = 0;
+  CompileHooks hooks;  ///< told of every compile of this Attention's kernels
+  /// CUDA: a compile service that is asked before anything is compiled here: "unix:/path" or "http://host:port"
+  /// (service.hpp); and what it takes to be let in. If it does not serve, this process compiles. Defaults:
+  /// FLASHSPAN_SERVICE, FLASHSPAN_SERVICE_TOKEN; "": nobody is asked.
+  std::optional<std::string> service, service_token;
+  /// A store of many machines, below the cache and its layers: "redis://[[user:]password@]host[:port][/database]",
+  /// "redis+unix:///path", or "http(s)://[user:password@]host[:port][/path]" that takes PUT and GET. Default:
+  /// FLASHSPAN_SHARED_STORE;
+  /// "": none. One that does not answer is done without.
+  std::optional<std::string> shared_store;
+  /// A file with a secret of the machines that share: what comes from a service or a shared store without their
+  /// signature is refused. Default: FLASHSPAN_SIGNING_KEY_FILE; "": nothing is signed.
+  std::optional<std::string> signing_key_file;
 };
 
 /// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use. The last copy
 /// must outlive the work it queued, and the CUDA graphs that captured it.
 class Attention {
  public:
-  /// Error: no_device, missing_component (with the command that installs it), bad_argument (of the environment).
+  /// Error: no_device, missing_component (with the command that installs it), bad_argument (of the environment too),
+  /// io_error (the signing key file).
   static Result<Attention> open(Device device, const AttentionOptions& options = {});
 
   [[nodiscard]] Device device() const;

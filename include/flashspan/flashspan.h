@@ -149,6 +149,14 @@ typedef struct flashspan_options {
   void* log_user;
   const char* cache_dir;   /* NULL: as the environment says; "": in memory only */
   int32_t compile_threads; /* 0: one a core */
+  /* Called around every compile, by the thread that compiles, so from several at a time; NULL: not. spec: one line;
+   * key: 32 hexadecimal digits. They must not use the attention that they are of. */
+  void (*before_compile)(void* compile_user, const char* spec, const char* key);
+  void (*after_compile)(void* compile_user, const char* spec, const char* key, double milliseconds,
+                        flashspan_status status);
+  void* compile_user;
+  /* As in AttentionOptions; NULL: as the environment says; "": none. */
+  const char *service, *service_token, *shared_store, *signing_key_file;
 } flashspan_options;
 
 /* Tensors as [batch, heads, sequence, head dim], of any strides but for the last axis; NULL: not given. */
@@ -234,6 +242,8 @@ FLASHSPAN_API flashspan_status flashspan_synchronize(DLDevice device, void* stre
 FLASHSPAN_API flashspan_status flashspan_explain(const flashspan_mask* mask, const flashspan_score* score,
                                                  const flashspan_shape* shape, DLDataType dtype, const char* arch,
                                                  char** json);
+/* Counters and histograms of everything in this process, in the text format of Prometheus (metrics.hpp). */
+FLASHSPAN_API flashspan_status flashspan_metrics(char** text);
 /* What this machine has, and the command that installs what is missing. cache_dir: as in flashspan_options. */
 FLASHSPAN_API flashspan_status flashspan_doctor(const char* cache_dir, char** json);
 

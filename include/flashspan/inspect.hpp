@@ -88,6 +88,12 @@ struct CompileRequest {
 [[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(
     const CompileRequest& request, int threads, const std::function<void(const CompiledKernel&)>& progress);
 
+/// Compiles the kernel of a spec into the cache. `spec`: its text, one "name = value" a line, as DirectionPlan::spec
+/// and the .spec files in FLASHSPAN_DUMP_DIR have it. Error: bad_argument, for a text that is no spec;
+/// missing_component.
+[[nodiscard]] Result<CompiledKernel> compile_spec(const std::string& spec, const std::optional<std::string>& cache_dir,
+                                                  const std::optional<std::string>& cache_path);
+
 /// One entry of the disk cache.
 struct CacheEntry {
   std::string key;
@@ -108,7 +114,7 @@ struct CacheEntry {
 
 /// One finding of `flashspan doctor`.
 struct Finding {
-  std::string subject;  ///< "driver", "nvrtc", "gpu 0", "cpu", "llvm", "cache"
+  std::string subject;  ///< "driver", "nvrtc", "gpu 0", "cpu", "llvm", "network", "cache"
   bool ok = false;
   std::string detail;  ///< version, path, features
   std::string remedy;  ///< the command that installs what is missing; empty if ok

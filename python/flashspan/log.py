@@ -18,8 +18,9 @@ def receive(level: int, text: str) -> None:
 
 
 def follow_environment() -> None:
-    """FLASHSPAN_LOG sets the logger's level, as it does for the command, unless the program has set one."""
-    level = _NAMES.get(os.environ.get("FLASHSPAN_LOG", ""))
+    """FLASHSPAN_LOG sets the logger's level, as it does for the command, unless the program has set one. The sink that it
+    may name behind a colon is the command's; here Python's handlers say where lines go."""
+    level = _NAMES.get(os.environ.get("FLASHSPAN_LOG", "").partition(":")[0])
     if level is None or logger.level != logging.NOTSET:
         return
     logger.setLevel(level)

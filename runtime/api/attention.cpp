@@ -9,6 +9,8 @@
 #include "runtime/api/kernel_records.hpp"
 #include "runtime/api/kernel_stores.hpp"
 #include "runtime/api/log_sink.hpp"
+#include "runtime/api/network_plugin.hpp"
+#include "runtime/api/provider_options.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/attention_op.hpp"
@@ -101,9 +103,19 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   const auto environment_accepts = api::accepts_other_nvrtc(settings);
   if (!environment_accepts) return environment_accepts.error();
   const auto layers = api::cache_layers(settings, options.cache_path);
-  auto kernels = std::make_shared<attention::KernelProvider>(*backend, api::open_kernel_cache(folder, layers, log),
-                                                             api::dump_folders(settings, folder), log, *max_loaded,
-                                                             options.accept_other_nvrtc.value_or(*environment_accepts));
+  attention::ProviderOptions providing = api::provider_options(settings, folder, log);
+  providing.max_loaded = *max_loaded;
+  providing.accept_other_compilers = options.accept_other_nvrtc.value_or(*environment_accepts);
+  providing.hooks = options.hooks;
+  const api::RemoteChoice remote{options.service, options.service_token, options.shared_store,
+                                 options.signing_key_file};
+  auto service = api::open_service(remote, settings, device.kind, log);
+  if (!service) return service.error();
+  providing.service = *std::move(service);
+  auto shared = api::open_shared_store(remote, settings, log);
+  if (!shared) return shared.error();
+  auto kernels = std::make_shared<attention::KernelProvider>(
+      *backend, api::open_kernel_cache(folder, layers, log, *std::move(shared)), std::move(providing));
   return Attention(std::make_shared<State>(*std::move(backend), std::move(kernels), options.compile_threads));
 }
 

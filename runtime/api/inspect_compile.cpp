@@ -13,8 +13,11 @@
 #include "runtime/api/kernel_records.hpp"
 #include "runtime/api/kernel_stores.hpp"
 #include "runtime/api/log_sink.hpp"
+#include "runtime/api/network_plugin.hpp"
+#include "runtime/api/provider_options.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
+#include "runtime/attention/check_spec.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/kernel_provider.hpp"
 #include "runtime/attention/score_gradients.hpp"
@@ -31,13 +34,46 @@ struct Task {
   Direction direction;
 };
 
+/// Where kernels of one kind of device are compiled into.
+struct Stores {
+  std::shared_ptr<cache::KernelCache> cache;
+  attention::ProviderOptions providing;
+};
+
+Result<Stores> open_stores(DeviceKind kind, const std::optional<std::string>& cache_dir,
+                           const std::optional<std::string>& cache_path) {
+  const api::Settings& settings = api::settings();
+  const LogSink log = api::standard_log(settings.log);
+  const auto folder = api::cache_folder(settings, cache_dir);
+  auto service = api::open_service({}, settings, kind, log);
+  if (!service) return service.error();
+  auto shared = api::open_shared_store({}, settings, log);
+  if (!shared) return shared.error();
+  Stores stores{api::open_kernel_cache(folder, api::cache_layers(settings, cache_path), log, *std::move(shared)),
+                api::provider_options(settings, folder, log)};
+  stores.providing.service = *std::move(service);
+  return stores;
+}
+
 struct Compilation {
   const CompileRequest& request;
   std::string score_gradients;  ///< as in KernelSpec
-  std::shared_ptr<cache::KernelCache> cache;
-  std::vector<std::filesystem::path> dump_folders;
-  LogSink log;
+  Stores stores;
 };
+
+void build_into(CompiledKernel& result, const kernel::KernelSpec& spec, const attention::UserText& text,
+                const std::shared_ptr<backend::Backend>& backend, const Stores& stores) {
+  result.record.spec = spec.summary();
+  attention::KernelProvider provider(backend, stores.cache, stores.providing);
+  const auto built = provider.build(spec, text);
+  const auto source = attention::emit(backend->language(), built ? built->spec : spec);
+  if (source) result.source = source->flattened();
+  if (!built) {
+    result.error = built.error();
+    return;
+  }
+  result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), built->spec.lowering);
+}
 
 attention::SpecChoice choice_of(const Task& task, const Compilation& compilation) {
   const CompileRequest& request = compilation.request;
@@ -66,21 +102,8 @@ CompiledKernel compile_one(const Task& task, const Compilation& compilation) {
     result.error = spec.error();
     return result;
   }
-  result.record.spec = spec->summary();
-  const auto keep_source = [&result](const kernel::KernelSpec& of) {
-    if (const auto source = attention::emit(kernel::Language::cuda, of)) result.source = source->flattened();
-  };
-  std::shared_ptr<backend::Backend> backend =
-      cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings()));
-  attention::KernelProvider provider(std::move(backend), compilation.cache, compilation.dump_folders, compilation.log);
-  const auto built =
-      provider.build(*spec, {&mask.program.source(), score != nullptr ? &score->program.source() : nullptr});
-  keep_source(built ? built->spec : *spec);
-  if (!built) {
-    result.error = built.error();
-    return result;
-  }
-  result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), built->spec.lowering);
+  build_into(result, *spec, {&mask.program.source(), score != nullptr ? &score->program.source() : nullptr},
+             cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings())), compilation.stores);
   return result;
 }
 
@@ -133,10 +156,7 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   auto score_gradients = attention::score_gradient_names(request.score != nullptr ? &request.score->state() : nullptr,
                                                          request.score_gradients);
   if (!score_gradients) return score_gradients.error();
-  const api::Settings& settings = api::settings();
-  if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(settings)); !nvrtc) return nvrtc.error();
-  const LogSink log = api::standard_log(settings.log);
-  const auto folder = api::cache_folder(settings, request.cache_dir);
+  if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(api::settings())); !nvrtc) return nvrtc.error();
 
   const Mask everything = Mask::full();
   CompileRequest filled = request;
@@ -145,10 +165,32 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   for (const Arch& arch : request.archs) {
     for (Direction direction : request.directions) tasks.push_back({arch, direction});
   }
-  const Compilation compilation{filled, *std::move(score_gradients),
-                                api::open_kernel_cache(folder, api::cache_layers(settings, request.cache_path), log),
-                                api::dump_folders(settings, folder), log};
+  auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
+  if (!stores) return stores.error();
+  const Compilation compilation{filled, *std::move(score_gradients), *std::move(stores)};
   return compile_all(tasks, threads, compilation, progress);
+}
+
+Result<CompiledKernel> compile_spec(const std::string& text, const std::optional<std::string>& cache_dir,
+                                    const std::optional<std::string>& cache_path) {
+  const auto spec = kernel::KernelSpec::from_text(text);
+  if (!spec) return spec.error();
+  if (auto served = attention::check_spec(*spec); !served) return served.error();
+  CompiledKernel result;
+  result.arch = spec->target.arch;
+  result.direction = spec->direction;
+  std::shared_ptr<backend::Backend> backend;
+  if (spec->target.kind == DeviceKind::cuda) {
+    backend = cuda::make_compile_only_backend(spec->target.arch, api::nvrtc_search(api::settings()));
+  } else {
+    auto cpu = api::open_cpu_backend(api::settings());
+    if (!cpu) return cpu.error();
+    backend = *std::move(cpu);
+  }
+  const auto stores = open_stores(spec->target.kind, cache_dir, cache_path);
+  if (!stores) return stores.error();
+  build_into(result, *spec, {&spec->mask, spec->score.empty() ? nullptr : &spec->score}, backend, *stores);
+  return result;
 }
 
 }  // namespace flashspan

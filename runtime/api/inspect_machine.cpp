@@ -6,6 +6,7 @@
 #include "flashspan/inspect.hpp"
 #include "runtime/api/backends.hpp"
 #include "runtime/api/device_memory.hpp"
+#include "runtime/api/network_plugin.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/cuda/nvrtc_library.hpp"
 
@@ -88,6 +89,14 @@ void examine_cpu(std::vector<Finding>& findings) {
                               : failed("llvm", compiler.error(), "apt-get install libllvm19"));
 }
 
+Finding examine_network() {
+  const auto network = api::open_network(api::settings());
+  if (network) return {"network", true, "compile services and shared stores can be used", ""};
+  return failed("network", network.error(),
+                "apt-get install libcurl4-openssl-dev libmicrohttpd-dev libhiredis-dev libssl-dev, and build with "
+                "FLASHSPAN_BUILD_NETWORK=ON (for compile services and shared stores; else none is needed)");
+}
+
 Finding examine_cache(const std::optional<std::string>& cache_dir) {
   const std::string folder = cache_directory(cache_dir);
   if (!folder.empty()) return {"cache", true, folder, ""};
@@ -101,6 +110,7 @@ std::vector<Finding> examine_machine(const std::optional<std::string>& cache_dir
   std::vector<Finding> findings{examine_driver(), examine_nvrtc()};
   examine_gpus(findings);
   examine_cpu(findings);
+  findings.push_back(examine_network());
   findings.push_back(examine_cache(cache_dir));
   return findings;
 }

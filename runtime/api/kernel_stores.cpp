@@ -2,6 +2,7 @@
 #include "runtime/api/kernel_stores.hpp"
 
 #include <cstddef>
+#include <utility>
 
 namespace flashspan::api {
 
@@ -14,11 +15,11 @@ constexpr std::size_t memory_limit_bytes = std::size_t{128} << 20;
 
 std::shared_ptr<cache::KernelCache> open_kernel_cache(const std::optional<std::filesystem::path>& folder,
                                                       const std::vector<std::filesystem::path>& layers,
-                                                      const LogSink& log) {
+                                                      const LogSink& log, std::unique_ptr<cache::SharedStore> shared) {
   std::optional<cache::DiskStore> disk;
   if (folder) disk.emplace(*folder, log);
-  return std::make_shared<cache::KernelCache>(std::move(disk), memory_limit_bytes, log,
-                                              cache::open_layers(layers, log));
+  return std::make_shared<cache::KernelCache>(std::move(disk), memory_limit_bytes, log, cache::open_layers(layers, log),
+                                              std::move(shared));
 }
 
 }  // namespace flashspan::api

@@ -11,9 +11,10 @@
 
 namespace flashspan::api {
 
-/// Memory over the folder, if there is one, over the read-only layers.
+/// Memory over the folder, if there is one, over the read-only layers, over the shared store, if there is one.
 [[nodiscard]] std::shared_ptr<cache::KernelCache> open_kernel_cache(const std::optional<std::filesystem::path>& folder,
                                                                     const std::vector<std::filesystem::path>& layers,
-                                                                    const LogSink& log);
+                                                                    const LogSink& log,
+                                                                    std::unique_ptr<cache::SharedStore> shared);
 
 }  // namespace flashspan::api

@@ -71,6 +71,12 @@ Settings read_settings(const Environment& environment) {
   settings.cache_path = given("FLASHSPAN_CACHE_PATH");
   settings.accept_other_nvrtc = given("FLASHSPAN_ACCEPT_OTHER_NVRTC");
   settings.max_loaded_kernels = given("FLASHSPAN_MAX_LOADED_KERNELS");
+  settings.network_plugin = given("FLASHSPAN_NETWORK_PLUGIN");
+  settings.service = given("FLASHSPAN_SERVICE");
+  settings.service_token = given("FLASHSPAN_SERVICE_TOKEN");
+  settings.service_timeout = given("FLASHSPAN_SERVICE_TIMEOUT");
+  settings.shared_store = given("FLASHSPAN_SHARED_STORE");
+  settings.signing_key_file = given("FLASHSPAN_SIGNING_KEY_FILE");
   return settings;
 }
 
@@ -117,6 +123,17 @@ Result<bool> accepts_other_nvrtc(const Settings& settings) {
   const std::string text = settings.accept_other_nvrtc.value_or("0");
   if (text == "0" || text == "1") return text == "1";
   return Error{ErrorCode::bad_argument, "FLASHSPAN_ACCEPT_OTHER_NVRTC", text, "0 or 1", ""};
+}
+
+Result<double> service_timeout_seconds(const Settings& settings, double fallback) {
+  if (!settings.service_timeout) return fallback;
+  const std::string& text = *settings.service_timeout;
+  constexpr double most = 3600;
+  double seconds = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool whole = failed == std::errc() && end == text.data() + text.size();
+  if (whole && seconds > 0 && seconds <= most) return seconds;
+  return Error{ErrorCode::bad_argument, "FLASHSPAN_SERVICE_TIMEOUT", text, "seconds, above 0 and at most 3600", ""};
 }
 
 Result<std::size_t> max_loaded_kernels(const Settings& settings, std::size_t fallback) {

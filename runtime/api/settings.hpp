@@ -22,10 +22,16 @@ struct Settings {
   std::optional<std::string> cpu_plugin;          ///< FLASHSPAN_CPU_PLUGIN: file of the CPU back end
   std::optional<std::string> cuda_home;           ///< CUDA_HOME, else CUDA_PATH
   std::optional<std::string> virtual_env;         ///< VIRTUAL_ENV: a Python prefix that may hold NVRTC
-  std::optional<std::string> log;                 ///< FLASHSPAN_LOG: debug, info, warning, error or off
+  std::optional<std::string> log;                 ///< FLASHSPAN_LOG: a level, and a sink behind a colon
   std::optional<std::string> cache_path;          ///< FLASHSPAN_CACHE_PATH: folders and bundles, ':' between them
   std::optional<std::string> accept_other_nvrtc;  ///< FLASHSPAN_ACCEPT_OTHER_NVRTC: 0 or 1
   std::optional<std::string> max_loaded_kernels;  ///< FLASHSPAN_MAX_LOADED_KERNELS
+  std::optional<std::string> network_plugin;      ///< FLASHSPAN_NETWORK_PLUGIN: file of the network's plug-in
+  std::optional<std::string> service;             ///< FLASHSPAN_SERVICE: address of a compile service
+  std::optional<std::string> service_token;       ///< FLASHSPAN_SERVICE_TOKEN
+  std::optional<std::string> service_timeout;     ///< FLASHSPAN_SERVICE_TIMEOUT: seconds
+  std::optional<std::string> shared_store;        ///< FLASHSPAN_SHARED_STORE: URL
+  std::optional<std::string> signing_key_file;    ///< FLASHSPAN_SIGNING_KEY_FILE
 };
 
 /// Value of a variable, or nothing.
@@ -50,6 +56,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
                                                               const std::optional<std::string>& chosen);
 /// Error: bad_argument, for anything but 0 or 1.
 [[nodiscard]] Result<bool> accepts_other_nvrtc(const Settings& settings);
+
+/// How long a kernel of a compile service is waited for: FLASHSPAN_SERVICE_TIMEOUT, or `fallback` without it.
+/// Error: bad_argument, for anything but a number of seconds above 0 and of 3600 at most.
+[[nodiscard]] Result<double> service_timeout_seconds(const Settings& settings, double fallback);
 
 /// How many kernels an Attention keeps on its device: FLASHSPAN_MAX_LOADED_KERNELS, or `fallback` without it.
 /// Error: bad_argument, for anything but a whole number of 1 or more.

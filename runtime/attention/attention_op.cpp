@@ -147,19 +147,33 @@ std::shared_ptr<const ReadyKernel> AttentionOp::kernel_of_plan(const TilePlan& p
   return stand_in != nullptr && stand_in->key.bytes == plan.kernel ? stand_in : own;
 }
 
+Result<void> AttentionOp::launch(const AttentionCall& call, const CheckedCall& checked, const ReadyKernel& ready) {
+  auto done = backend_->run(*ready.kernel, ready.spec, checked.args);
+  if (!done) return done;
+  Metrics& metrics = kernels_->metrics();
+  metrics.launches[call.direction].add();
+  if (ready.spec.lowering != mask::LoweringKind::none) {
+    (checked.args.planned ? metrics.reuses : metrics.plans)[call.direction].add();
+  }
+  const bool stands_in = ready.spec.lowering == mask::LoweringKind::interpreted &&
+                         checked.spec.lowering != mask::LoweringKind::interpreted;
+  if (stands_in) metrics.stand_in_launches.add();
+  return done;
+}
+
 Result<void> AttentionOp::run(const AttentionCall& call) {
   auto checked = check(call, facts());
   if (!checked) return checked.error();
   if (writes_nothing(call)) return {};
   const auto provided = provide(call, *checked);
   if (!provided) return provided.error();
-  if (call.plan == nullptr) return backend_->run(*provided->ready->kernel, provided->ready->spec, checked->args);
+  if (call.plan == nullptr) return launch(call, *checked, *provided->ready);
   const std::shared_ptr<const ReadyKernel> planner = kernel_of_plan(*call.plan, checked->spec, provided->ready);
   const ReadyKernel& ready = *planner;
   const TilePlan needed = plan_of(call, checked->args.shape, ready);
   if (auto same = check_plan(*call.plan, needed); !same) return same.error();
   checked->args.planned = call.plan->made;
-  auto done = backend_->run(*ready.kernel, ready.spec, checked->args);
+  auto done = launch(call, *checked, ready);
   *call.plan = done ? needed : TilePlan{};
   return done;
 }

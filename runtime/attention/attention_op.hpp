@@ -58,6 +58,8 @@ class AttentionOp {
   /// The kernel that a call with this plan takes: a stand-in that has planned goes on with its plan.
   [[nodiscard]] std::shared_ptr<const ReadyKernel> kernel_of_plan(const TilePlan& plan, const kernel::KernelSpec& spec,
                                                                   const std::shared_ptr<const ReadyKernel>& own) const;
+  /// Queues the call, and counts it.
+  [[nodiscard]] Result<void> launch(const AttentionCall& call, const CheckedCall& checked, const ReadyKernel& ready);
   /// Enough for the spec's own kernel and for those that may serve in its place.
   [[nodiscard]] std::int64_t largest_workspace(const CheckedCall& call) const;
 

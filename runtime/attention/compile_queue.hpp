@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +12,12 @@
 #include <vector>
 
 namespace flashspan::attention {
+
+/// Whether somebody waits for a task.
+enum class Urgency {
+  waited_for,
+  ahead,  ///< nobody yet
+};
 
 /// Thread-safe. No thread runs before the first task.
 class CompileQueue {
@@ -25,7 +32,10 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  Ticket add(Task task);
+  /// Tasks that are waited for start before all others, and else in the order in which they came.
+  Ticket add(Task task, Urgency urgency = Urgency::waited_for);
+  /// Somebody waits for the task now. One that has begun goes on as it was.
+  void promote(Ticket ticket);
   /// The task counts as running no longer, though it goes on: those that wait behind it get its place.
   void give_up(Ticket ticket);
 
@@ -36,12 +46,15 @@ class CompileQueue {
   };
   /// `mutex_` is held.
   void start_thread_if_needed();
+  [[nodiscard]] std::size_t count() const { return waiting_.size() + ahead_.size(); }
+  [[nodiscard]] Waiting take_next();
   void work();
 
   std::function<bool(int running)> may_start_;
   std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
-  std::deque<Waiting> waiting_;
+  std::deque<Waiting> waiting_;         // for a thread, and somebody for them
+  std::deque<Waiting> ahead_;           // for a thread
   std::unordered_set<Ticket> running_;  // without those given up
   std::vector<std::thread> threads_;
   int idle_ = 0;  // threads that wait for a task

@@ -13,7 +13,6 @@
 #include "codegen/kernel/emit_cuda.hpp"
 #include "codegen/kernel/emit_llvm.hpp"
 #include "codegen/kernel/tile_config.hpp"
-#include "runtime/attention/source_dump.hpp"
 
 namespace flashspan::attention {
 
@@ -56,6 +55,10 @@ Error not_prepared(const kernel::KernelSpec& spec, const UserText& text, const c
                expression_lines(text)};
 }
 
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::string milliseconds_text(double milliseconds) {
   std::array<char, 32> buffer{};
   std::snprintf(buffer.data(), buffer.size(), "%.1f", milliseconds);
@@ -73,16 +76,6 @@ Result<kernel::SourceText> emit(kernel::Language language, const kernel::KernelS
   }
   return Error{ErrorCode::unsupported, "language", "", "", ""};
 }
-
-KernelProvider::KernelProvider(std::shared_ptr<backend::Backend> backend, std::shared_ptr<cache::KernelCache> cache,
-                               std::vector<std::filesystem::path> dump_directories, LogSink log, std::size_t max_loaded,
-                               bool accept_other_compilers)
-    : backend_(std::move(backend)),
-      cache_(std::move(cache)),
-      dump_directories_(std::move(dump_directories)),
-      log_(std::move(log)),
-      max_loaded_(max_loaded),
-      accept_other_compilers_(accept_other_compilers) {}
 
 std::shared_ptr<const ReadyKernel> KernelProvider::find(const kernel::KernelSpec& spec) {
   const std::shared_lock lock(mutex_);
@@ -121,7 +114,7 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
       in_flight_.emplace(spec, Flight{promise.get_future().share(), compiles});
       // To follow a kernel's launches costs each of them something. So only the second half of the limit is followed
       // and can be evicted: programs with few kernels, which is most, pay nothing.
-      if (ready_.size() + in_flight_.size() > max_loaded_ / 2) stay = Stay::until_evicted;
+      if (ready_.size() + in_flight_.size() > options_.max_loaded / 2) stay = Stay::until_evicted;
     }
   }
   if (someone_elses) {
@@ -131,7 +124,8 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
     if (!made) return made.error();
     return Provided{*made, false};
   }
-  for (const auto& unloaded : evicted) log_(LogLevel::debug, "unloaded " + unloaded->metadata.summary);
+  for (const auto& unloaded : evicted) options_.log(LogLevel::debug, "unloaded " + unloaded->metadata.summary);
+  metrics().unloaded.add(evicted.size());
   evicted.clear();
   Outcome made = make_without_exceptions(spec, text, on_miss, stay);
   {
@@ -147,12 +141,12 @@ Result<KernelProvider::Provided> KernelProvider::get(const kernel::KernelSpec& s
 std::vector<std::shared_ptr<const ReadyKernel>> KernelProvider::evict() {
   std::vector<std::shared_ptr<const ReadyKernel>> evicted;
   const std::size_t wanted = ready_.size() + in_flight_.size() + 1;
-  if (wanted <= max_loaded_) return evicted;
+  if (wanted <= options_.max_loaded) return evicted;
   std::vector<Kernels::iterator> by_use;
   for (auto entry = ready_.begin(); entry != ready_.end(); ++entry) by_use.push_back(entry);
   std::ranges::sort(by_use, {}, [](const Kernels::iterator& entry) { return entry->second.last_use.load(); });
   for (const Kernels::iterator& entry : by_use) {
-    if (wanted - evicted.size() <= max_loaded_) break;
+    if (wanted - evicted.size() <= options_.max_loaded) break;
     // Whoever holds a kernel may launch it. Nobody can come to hold it while we have the lock, and the launches of
     // those who have let go of it are known to may_unload().
     const std::shared_ptr<const ReadyKernel>& ready = entry->second.ready;
@@ -178,13 +172,13 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
                                              Stay stay) {
   auto built = build(spec, text, on_miss);
   if (!built) return built.error();
-  auto loaded = backend_->load(built->entry->artifact, built->spec);
+  auto loaded = load(*built);
   if (!loaded) {
     // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
     cache_->discard(built->key, loaded.error().message());
     built = build(spec, text, on_miss);
     if (!built) return built.error();
-    loaded = backend_->load(built->entry->artifact, built->spec);
+    loaded = load(*built);
     if (!loaded) {
       Error error = loaded.error();
       error.detail += (error.detail.empty() ? "" : "\n") + ("spec: " + spec.summary());
@@ -196,75 +190,193 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
       ReadyKernel{std::move(*loaded), std::move(built->spec), built->key, built->outcome, std::move(built->metadata)});
 }
 
+Result<std::shared_ptr<backend::LoadedKernel>> KernelProvider::load(const BuiltKernel& built) {
+  const auto start = std::chrono::steady_clock::now();
+  auto loaded = backend_->load(built.entry->artifact, built.spec);
+  if (loaded) metrics().load_milliseconds.observe(milliseconds_since(start));
+  return loaded;
+}
+
 Result<BuiltKernel> KernelProvider::build(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss) {
+  const auto start = std::chrono::steady_clock::now();
+  auto built = build_with_fallback(spec, text, on_miss);
+  if (built) metrics().provide_milliseconds.observe(milliseconds_since(start));
+  return built;
+}
+
+Result<BuiltKernel> KernelProvider::build_with_fallback(const kernel::KernelSpec& spec, const UserText& text,
+                                                        MissPolicy on_miss) {
   auto built = build_one(spec, text, on_miss);
   if (built || !has_fallback(built.error(), spec)) return built;
   const kernel::KernelSpec fallback = *kernel::fallback_of(spec);
-  log_(LogLevel::warning, spec.summary() + ": " + built.error().got + "; " + fallback.summary() +
-                              " serves in its place, slower: mask or score take too many registers");
+  options_.log(LogLevel::warning, spec.summary() + ": " + built.error().got + "; " + fallback.summary() +
+                                      " serves in its place, slower: mask or score take too many registers");
   return build_one(fallback, text, on_miss);
 }
 
-Result<cache::Entry> KernelProvider::compile(const kernel::SourceText& source, const kernel::KernelSpec& spec,
-                                             KernelMetadata metadata) {
-  auto binary = backend_->compile(source, spec);
+Result<backend::Binary> KernelProvider::compile_watched(const kernel::SourceText& source,
+                                                        const kernel::KernelSpec& spec, const cache::KernelKey& key) {
+  CompileEvent event{spec.summary(), key.to_text(), 0, std::nullopt};
+  if (options_.hooks.before) options_.hooks.before(event);
+  const auto start = std::chrono::steady_clock::now();
+  auto binary = [&]() -> Result<backend::Binary> {
+    try {
+      return backend_->compile(source, spec);
+    } catch (const std::exception& failure) {
+      return Error{ErrorCode::compile_failed, "compiler", failure.what(), "a compile without exceptions", ""};
+    }
+  }();
+  event.milliseconds = milliseconds_since(start);
+  if (!binary) event.error = binary.error();
+  metrics().compile_milliseconds.observe(event.milliseconds);
+  (binary || has_fallback(binary.error(), spec) ? metrics().compiles : metrics().failed_compiles).add();
+  if (options_.hooks.after) options_.hooks.after(event);
+  return binary;
+}
+
+void KernelProvider::dump(const CompileDump& files, const cache::KernelKey& key) {
+  if (!options_.dump_all || dump_compile(files, key.to_text(), {*options_.dump_all})) return;
+  if (!dump_warned_.exchange(true)) warn("FLASHSPAN_DUMP_DIR: cannot write to " + options_.dump_all->string());
+}
+
+Result<cache::Entry> KernelProvider::compile(const kernel::KernelSpec& spec, const Recipe& recipe) {
+  KernelMetadata metadata{spec.to_text(),
+                          spec.summary(),
+                          recipe.target,
+                          recipe.compiler,
+                          recipe.options,
+                          recipe.alias ? recipe.alias->to_text() : "",
+                          {},
+                          0,
+                          {}};
+  auto binary = compile_watched(recipe.source, spec, recipe.key);
   metadata.created_unix_seconds = unix_seconds_now();
   if (!binary) {
     if (!has_fallback(binary.error(), spec)) return binary.error();
+    dump({recipe.source, spec, binary.error().detail}, recipe.key);
     metadata.does_not_fit = binary.error().got;
     return cache::Entry{to_text(metadata), {}};
   }
+  dump({recipe.source, spec, binary->report.log, &binary->bytes}, recipe.key);
   metadata.report = std::move(binary->report);
   return cache::Entry{to_text(metadata), std::move(binary->bytes)};
 }
 
-Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text,
-                                              MissPolicy on_miss) {
+Result<void> KernelProvider::write_recipe(const kernel::KernelSpec& spec, Recipe& recipe) {
   auto source = emit(backend_->language(), spec);
   if (!source) return source.error();
-  const std::string target = kernel::to_string(spec.target);
-  std::optional<cache::KernelKey> alias;
-  if (const auto portable = backend_->portable_options(spec)) alias = key_of(*source, *portable, any_compiler, target);
+  recipe.source = *std::move(source);
+  recipe.target = kernel::to_string(spec.target);
+  if (const auto portable = backend_->portable_options(spec)) {
+    recipe.alias = attention::key_of(recipe.source, *portable, any_compiler, recipe.target);
+  }
+  const auto compiler = backend_->compiler_identity();
+  if (!compiler) return compiler.error();
+  recipe.compiler = *compiler;
+  recipe.options = backend_->compile_options(spec);
+  recipe.key = attention::key_of(recipe.source, recipe.options, recipe.compiler, recipe.target);
+  return {};
+}
+
+Result<KernelProvider::Names> KernelProvider::names_of(const kernel::KernelSpec& spec) {
+  Recipe recipe;
+  if (auto written = write_recipe(spec, recipe); !written) return written.error();
+  return Names{recipe.key, recipe.alias};
+}
+
+Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, const UserText& text,
+                                              MissPolicy on_miss) {
+  Recipe recipe;
+  const auto written = write_recipe(spec, recipe);
   BuiltKernel built;
   built.spec = spec;
-  const auto compiler = backend_->compiler_identity();
-  if (!compiler) {
-    // A machine without a compiler has what was shipped to it.
-    auto shipped = accept_other_compilers_ && alias ? cache_->find_alias(*alias) : std::nullopt;
-    if (!shipped) return compiler.error();
-    built.key = shipped->first;
-    return finish(std::move(built), shipped->second);
+  const bool any_compiler_serves = options_.accept_other_compilers && recipe.alias;
+  if (!written) {
+    // A machine without a compiler has what was shipped to it, and what a service compiles for it.
+    if (!any_compiler_serves) return written.error();
+    auto found = find_alias(*recipe.alias, built.key);
+    if (!found && on_miss != MissPolicy::refuse) found = fetch_by_alias(spec, text, *recipe.alias, built.key);
+    return found ? finish(std::move(built), *found) : written.error();
   }
-  const std::vector<std::string> options = backend_->compile_options(spec);
-  built.key = key_of(*source, options, *compiler, target);
+  built.key = recipe.key;
+  bool fetched = false;
   const auto builder = [&]() -> Result<cache::Entry> {
     if (on_miss == MissPolicy::warn) {
-      log_(LogLevel::warning, "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
+      options_.log(LogLevel::warning,
+                   "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
     }
-    auto entry =
-        compile(*source, spec,
-                {spec.to_text(), spec.summary(), target, *compiler, options, alias ? alias->to_text() : "", {}, 0, {}});
-    if (!entry) return explain_failure(entry.error(), *source, spec, built.key, text);
+    if (!any_compiler_serves) {  // else counted, and asked for, before
+      metrics().misses.add();
+      if (auto remote = fetch({spec, recipe.key, OwnedText(text)})) {
+        fetched = true;
+        return std::move(remote->entry);
+      }
+    }
+    auto entry = compile(spec, recipe);
+    if (!entry) return explain_failure(entry.error(), recipe.source, spec, recipe.key, text);
     return entry;
   };
-  auto found = accept_other_compilers_ && alias ? find_or_accept(built.key, *alias) : std::nullopt;
-  if (!found && on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  std::optional<cache::KernelCache::Found> found;
+  if (any_compiler_serves || on_miss == MissPolicy::refuse) found = cache_->find(built.key);
+  if (!found && any_compiler_serves) found = find_alias(*recipe.alias, built.key);
+  if (!found && any_compiler_serves && on_miss != MissPolicy::refuse) {
+    found = fetch_by_alias(spec, text, *recipe.alias, built.key);
+  }
   if (found) return finish(std::move(built), *found);
   if (on_miss == MissPolicy::refuse) {
-    log_(LogLevel::warning, "not prepared: " + spec.summary() + ", key " + built.key.to_text());
+    metrics().misses.add();
+    metrics().refused.add();
+    options_.log(LogLevel::warning, "not prepared: " + spec.summary() + ", key " + built.key.to_text());
     return not_prepared(spec, text, "which is not compiled");
   }
-  const auto made = cache_->get(built.key, builder);
+  auto made = cache_->get(built.key, builder);
   if (!made) {
-    log_(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
+    options_.log(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
     return made.error();
   }
+  if (fetched) made->outcome = cache::Outcome::service;
   return finish(std::move(built), *made);
 }
 
-std::optional<cache::KernelCache::Found> KernelProvider::find_or_accept(cache::KernelKey& key,
-                                                                        const cache::KernelKey& alias) {
-  if (auto exact = cache_->find(key)) return exact;
+std::optional<RemoteEntry> KernelProvider::fetch(const RemoteRequest& request) {
+  if (options_.service == nullptr) return std::nullopt;
+  auto entry = options_.service->fetch(request);
+  (entry ? metrics().service_answers : metrics().service_failures).add();
+  return entry;
+}
+
+std::optional<cache::KernelCache::Found> KernelProvider::fetch_by_alias(const kernel::KernelSpec& spec,
+                                                                        const UserText& text,
+                                                                        const cache::KernelKey& alias,
+                                                                        cache::KernelKey& key) {
+  metrics().misses.add();
+  auto remote = fetch({spec, alias, OwnedText(text), /*by_alias=*/true});
+  if (!remote) return std::nullopt;
+  auto kept = cache_->get(remote->key, [&]() -> Result<cache::Entry> { return std::move(remote->entry); });
+  if (!kept) return std::nullopt;
+  if (kept->outcome == cache::Outcome::built) kept->outcome = cache::Outcome::service;
+  key = remote->key;
+  return *std::move(kept);
+}
+
+void KernelProvider::prefetch(const std::vector<WantedKernel>& kernels) {
+  if (options_.service == nullptr) return;
+  std::vector<RemoteRequest> requests;
+  for (const WantedKernel& wanted : kernels) {
+    if (find(*wanted.spec)) continue;
+    Recipe recipe;
+    const bool compiles = write_recipe(*wanted.spec, recipe).has_value();
+    const bool by_alias = options_.accept_other_compilers && recipe.alias;
+    if (!compiles && !by_alias) continue;
+    if (compiles && cache_->find(recipe.key)) continue;
+    if (by_alias && cache_->find_alias(*recipe.alias)) continue;
+    requests.push_back({*wanted.spec, by_alias ? *recipe.alias : recipe.key, OwnedText(wanted.text), by_alias});
+  }
+  if (!requests.empty()) options_.service->prefetch(requests);
+}
+
+std::optional<cache::KernelCache::Found> KernelProvider::find_alias(const cache::KernelKey& alias,
+                                                                    cache::KernelKey& key) {
   auto other = cache_->find_alias(alias);
   if (!other) return std::nullopt;
   key = other->first;
@@ -274,6 +386,8 @@ std::optional<cache::KernelCache::Found> KernelProvider::find_or_accept(cache::K
 Result<BuiltKernel> KernelProvider::finish(BuiltKernel built, const cache::KernelCache::Found& found) const {
   built.entry = found.entry;
   built.outcome = found.outcome;
+  metrics().kernels[found.outcome].add();
+  metrics().kernel_bytes[found.outcome].add(found.entry->metadata.size() + found.entry->artifact.size());
   if (auto metadata = metadata_from_text(built.entry->metadata)) built.metadata = std::move(*metadata);
   if (!built.metadata.does_not_fit.empty()) {
     return Error{ErrorCode::kernel_spills, "kernel", built.metadata.does_not_fit, "", "spec: " + built.spec.summary()};
@@ -285,9 +399,14 @@ Result<BuiltKernel> KernelProvider::finish(BuiltKernel built, const cache::Kerne
 
 Error KernelProvider::explain_failure(Error error, const kernel::SourceText& source, const kernel::KernelSpec& spec,
                                       const cache::KernelKey& key, const UserText& text) const {
-  const auto dumped = dump_source(source, key.to_text(), dump_directories_);
+  const auto dumped = dump_compile({source, spec, error.detail}, key.to_text(), options_.dump_directories);
   std::string context = expression_lines(text) + "\nspec: " + spec.summary();
-  context += "\nsource: " + (dumped ? dumped->string() : std::string("not kept, no directory could be written to"));
+  if (dumped) {
+    context += "\nsource: " + dumped->source.string();
+    context += "\nto repeat it: flashspan compile --spec '" + dumped->spec.string() + "'";
+  } else {
+    context += "\nsource: not kept, no directory could be written to";
+  }
   error.detail = context + (error.detail.empty() ? "" : "\n" + error.detail);
   return error;
 }
@@ -300,9 +419,9 @@ void KernelProvider::log_build(const BuiltKernel& built) const {
     spill_bytes += entry.spill_bytes;
   }
   const LogLevel level = built.outcome == cache::Outcome::built ? LogLevel::info : LogLevel::debug;
-  log_(level, built.metadata.summary + ", key " + built.key.to_text() + ", " + cache::to_string(built.outcome) + ", " +
-                  milliseconds_text(built.metadata.report.milliseconds) + " ms, " + std::to_string(registers) +
-                  " registers, " + std::to_string(spill_bytes) + " spill bytes");
+  options_.log(level, built.metadata.summary + ", key " + built.key.to_text() + ", " + cache::to_string(built.outcome) +
+                          ", " + milliseconds_text(built.metadata.report.milliseconds) + " ms, " +
+                          std::to_string(registers) + " registers, " + std::to_string(spill_bytes) + " spill bytes");
 }
 
 }  // namespace flashspan::attention

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "runtime/attention/owned_text.hpp"
+#include "runtime/attention/user_text.hpp"
 
 namespace flashspan::attention {
 namespace {
@@ -133,6 +133,9 @@ void prepare_all(const AttentionOp& op, CompileQueue& queue, const std::vector<A
     }
     job->calls.push_back(call);
   }
+  std::vector<WantedKernel> wanted;
+  for (const auto& job : jobs->all) wanted.push_back({&job->spec, job->text.view()});
+  if (wanted.size() > 1) op.kernels()->prefetch(wanted);
   for (const auto& job : jobs->all) {
     job->ticket = queue.add([jobs, &job = *job, kernels = op.kernels()] { run_job(*jobs, job, *kernels); });
   }

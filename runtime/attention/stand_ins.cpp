@@ -4,7 +4,7 @@
 #include <string>
 
 #include "codegen/kernel/tile_config.hpp"
-#include "runtime/attention/owned_text.hpp"
+#include "runtime/attention/user_text.hpp"
 
 namespace flashspan::attention {
 namespace {
@@ -37,7 +37,8 @@ Result<KernelProvider::Provided> StandIns::serve(const kernel::KernelSpec& spec,
   if (!served) return served;
   if (general && note(spec)) {
     kernels_->warn(spec.summary() + ": calls are served by " + general->summary() + ", slower, until it is compiled");
-    queue_.add([kernels = kernels_, spec, owned = OwnedText(text)] { compile_quietly(*kernels, spec, owned); });
+    queue_.add([kernels = kernels_, spec, owned = OwnedText(text)] { compile_quietly(*kernels, spec, owned); },
+               Urgency::ahead);
   }
   return served;
 }

@@ -21,6 +21,12 @@ add_configure_test(ConfiguresWithoutTheCpuBackEnd ON "not built .FLASHSPAN_BUILD
 add_configure_test(ConfiguresWhereLlvmIsMissing ON "not built, needs LLVM >= 19" -DCMAKE_DISABLE_FIND_PACKAGE_LLVM=ON)
 add_configure_test(RefusesAMissingLlvmWhenAskedFor OFF "FLASHSPAN_BUILD_CPU=ON needs LLVM >= 19"
                    -DCMAKE_DISABLE_FIND_PACKAGE_LLVM=ON -DFLASHSPAN_BUILD_CPU=ON)
+add_configure_test(ConfiguresWithoutTheNetwork ON "shared stores: not built .FLASHSPAN_BUILD_NETWORK=OFF"
+                   -DFLASHSPAN_BUILD_NETWORK=OFF)
+add_configure_test(ConfiguresWhereTheNetworksLibrariesAreMissing ON "shared stores: not built, need libcurl"
+                   -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON -DFLASHSPAN_BUILD_CPU=OFF)
+add_configure_test(RefusesAMissingNetworkWhenAskedFor OFF "FLASHSPAN_BUILD_NETWORK=ON needs libcurl"
+                   -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON -DFLASHSPAN_BUILD_CPU=OFF -DFLASHSPAN_BUILD_NETWORK=ON)
 
 # The library as a shared object, from the same objects: everything that the public headers declare is exported.
 find_package(spdlog REQUIRED)
@@ -49,6 +55,7 @@ add_test(NAME build.InstalledPackageWorksAndMoves
                  -P "${build_tests}/install_and_consume.cmake")
 set_tests_properties(
   build.IncludeRulesHold build.IncludeCheckerFindsFaults build.ConfiguresWithoutTheCpuBackEnd
-  build.ConfiguresWhereLlvmIsMissing build.RefusesAMissingLlvmWhenAskedFor build.InstalledPackageWorksAndMoves
+  build.ConfiguresWhereLlvmIsMissing build.RefusesAMissingLlvmWhenAskedFor build.ConfiguresWithoutTheNetwork
+  build.ConfiguresWhereTheNetworksLibrariesAreMissing build.RefusesAMissingNetworkWhenAskedFor build.InstalledPackageWorksAndMoves
   build.SharedLibraryExportsTheInterface
   PROPERTIES LABELS build)

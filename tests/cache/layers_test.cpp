@@ -50,7 +50,7 @@ TEST_F(Layers, AFolderAndABundleServeWhatTheCacheDoesNotHave) {
   for (const std::uint64_t number : {1, 2}) {
     const auto found = cache.get(sample_key(number), must_not_build);
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->outcome, Outcome::disk);
+    EXPECT_EQ(found->outcome, Outcome::layer);
     EXPECT_EQ(*found->entry, sample_entry(number));
     EXPECT_EQ(cache.get(sample_key(number), must_not_build)->outcome, Outcome::memory);
   }

@@ -102,7 +102,7 @@ static void test_sharing_a_plan(flashspan_attention* attention, const flashspan_
 static void test_preparing_and_freezing(void) {
   static problem p;
   make_problem(&p);
-  flashspan_options options = {sizeof options, NULL, NULL, "", 0};
+  flashspan_options options = {.struct_size = sizeof options, .cache_dir = ""};
   flashspan_attention* attention = NULL;
   CHECK_OK(flashspan_attention_open(cpu, &options, &attention));
   flashspan_mask *known = NULL, *unknown = NULL;
@@ -174,7 +174,7 @@ static flashspan_buffer* upload(DLDevice device, float* values, tensor* describe
 /* The forward on `device`, which may be a GPU that is not there. */
 static void test_device(DLDevice device) {
   flashspan_attention* attention = NULL;
-  const flashspan_options options = {sizeof options, NULL, NULL, "", 0};
+  const flashspan_options options = {.struct_size = sizeof options, .cache_dir = ""};
   const flashspan_status opened = flashspan_attention_open(device, &options, &attention);
   if (device.device_type != kDLCPU && opened == FLASHSPAN_NO_DEVICE) return;
   CHECK(opened == FLASHSPAN_OK);

@@ -34,6 +34,22 @@ static void test_structures(flashspan_attention* attention) {
   CHECK_OK(flashspan_forward_workspace_bytes(attention, &older, &bytes));
 }
 
+static void test_sharing(void) {
+#ifdef EXPECT_NETWORK
+  flashspan_attention* attention = NULL;
+  flashspan_options options = {.struct_size = sizeof options, .cache_dir = "", .shared_store = "ftp://host"};
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_attention_open(cpu, &options, &attention));
+  CHECK(strstr(flashspan_last_error(), "shared store: got ftp://host") != NULL);
+  options.shared_store = "redis://127.0.0.1:1"; /* nobody there: no error */
+  options.signing_key_file = "/no/such/file";
+  CHECK_STATUS(FLASHSPAN_IO_ERROR, flashspan_attention_open(cpu, &options, &attention));
+  CHECK(attention == NULL);
+  options.signing_key_file = "";
+  CHECK_OK(flashspan_attention_open(cpu, &options, &attention));
+  flashspan_attention_close(attention);
+#endif
+}
+
 static void test_null(flashspan_attention* attention) {
   flashspan_mask* mask = NULL;
   CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_mask_parse(NULL, NULL, 0, NULL, 0, &mask));
@@ -76,6 +92,7 @@ static void test_messages(flashspan_attention* attention) {
 
 void test_errors(flashspan_attention* attention) {
   test_structures(attention);
+  test_sharing();
   test_null(attention);
   test_messages(attention);
 }

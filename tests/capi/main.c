@@ -31,10 +31,37 @@ static void count_line(void* user, flashspan_log_level level, const char* line) 
   if (level >= FLASHSPAN_LOG_INFO && line[0] != 0) ++*(int*)user;
 }
 
+/* A compile's `before` and `after` name the same kernel. */
+static int compiles = 0;
+static void before_compile(void* user, const char* spec, const char* key) {
+  CHECK(spec[0] != 0 && strlen(key) == 32);
+  ++*(int*)user;
+}
+static void after_compile(void* user, const char* spec, const char* key, double milliseconds, flashspan_status status) {
+  CHECK(spec[0] != 0 && strlen(key) == 32 && milliseconds > 0 && status == FLASHSPAN_OK);
+  *(int*)user += 1000;
+}
+
+static void test_metrics(void) {
+  char* text = NULL;
+  CHECK_OK(flashspan_metrics(&text));
+  CHECK(strstr(text, "# TYPE flashspan_compiles_total counter\n") != NULL);
+  CHECK(strstr(text, "flashspan_compiles_total{result=\"ok\"} 0\n") == NULL); /* some have been compiled */
+  flashspan_free_text(text);
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_metrics(NULL));
+}
+
 int main(void) {
   test_inspection();
   test_gpu();
-  flashspan_options options = {sizeof options, count_line, &lines, "", 1};
+  flashspan_options options = {.struct_size = sizeof options,
+                               .log = count_line,
+                               .log_user = &lines,
+                               .cache_dir = "",
+                               .compile_threads = 1,
+                               .before_compile = before_compile,
+                               .after_compile = after_compile,
+                               .compile_user = &compiles};
   flashspan_attention* attention = NULL;
   const flashspan_status opened = flashspan_attention_open(cpu, &options, &attention);
 #ifndef EXPECT_CPU
@@ -49,6 +76,8 @@ int main(void) {
   test_attention(attention);
   test_errors(attention);
   CHECK(lines > 0); /* compiles are logged */
+  CHECK(compiles > 0 && compiles % 1001 == 0);
+  test_metrics();
   flashspan_attention_close(attention);
   printf("%d failures\n", failures());
   return failures() != 0;

@@ -23,6 +23,10 @@ if(TARGET flashspan_cpu)
   add_dependencies(test_capi flashspan_cpu)
   target_compile_definitions(test_capi PRIVATE EXPECT_CPU)
 endif()
+if(TARGET flashspan_network)
+  add_dependencies(test_capi flashspan_network)
+  target_compile_definitions(test_capi PRIVATE EXPECT_NETWORK)
+endif()
 add_test(NAME capi.ACProgramUsesEveryFunction COMMAND test_capi)
 add_test(NAME capi.ExportsExactlyTheListedSymbolsAndTheProgramUsesThemAll
          COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/capi/check_symbols.py"

@@ -65,7 +65,7 @@ TEST_F(Bundles, ServeAsALayerWithoutACompileAndWithoutACopy) {
   const Outcome found =
       run_command(compile, {{"FLASHSPAN_CACHE_PATH", (folder_ / "missing") + ":" + (folder_ / "moved.fsb")}});
   ASSERT_EQ(found.exit_code, 0) << found.err;
-  EXPECT_EQ(found.json()["kernels"][0]["outcome"], "disk");
+  EXPECT_EQ(found.json()["kernels"][0]["outcome"], "layer");
   EXPECT_EQ(found.json()["kernels"][0]["key"], key_);
   EXPECT_THAT(found.err, HasSubstr("missing"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));

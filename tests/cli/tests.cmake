@@ -10,5 +10,8 @@ if(FLASHSPAN_BUILD_TOOLS)
     FLASHSPAN_FIRST_ATTENTION="$<TARGET_FILE:first_attention>"
     FLASHSPAN_FAMILIES="$<TARGET_FILE:flashmask_families>"
     FLASHSPAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT TARGET flashspan_network)
+    set_source_files_properties(cli/serve_test.cpp PROPERTIES HEADER_FILE_ONLY ON)  # not compiled
+  endif()
   add_dependencies(test_cli flashspan_command first_attention flashmask_families)
 endif()

@@ -49,8 +49,8 @@ class AttentionPath : public ::testing::Test {
   std::vector<std::string> lines_;
   LogSink log_ = [this](LogLevel, std::string_view line) { lines_.emplace_back(line); };
   std::shared_ptr<cache::KernelCache> cache_ = std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log_);
-  attention::AttentionOp op_{backend_, std::make_shared<attention::KernelProvider>(
-                                           backend_, cache_, std::vector<std::filesystem::path>{}, log_)};
+  attention::AttentionOp op_{
+      backend_, std::make_shared<attention::KernelProvider>(backend_, cache_, attention::ProviderOptions{{}, log_})};
 };
 
 TEST_F(AttentionPath, TheLaunchGetsShapeScaleAndStreamOfTheCall) {
@@ -203,6 +203,24 @@ TEST_F(AttentionPath, APlanIsMadeByTheFirstCallThatSharesItAndReusedByTheNext) {
   filled.plan = &plan;
   ASSERT_TRUE(op_.run(filled).has_value());
   EXPECT_FALSE(backend_->last_args.planned);
+}
+
+TEST_F(AttentionPath, LaunchesPlansAndReusesAreCountedByDirectionAndFailuresAreNot) {
+  const attention::Metrics& counted = op_.kernels()->metrics();
+  TilePlan plan;
+  AttentionCall filled = call(Direction::forward, 5, 7);
+  ASSERT_TRUE(op_.run(filled).has_value());
+  filled.plan = &plan;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(op_.run(filled).has_value());
+  ASSERT_TRUE(op_.run(call(Direction::backward, 5, 7)).has_value());
+  backend_->run_failures = 1;
+  EXPECT_FALSE(op_.run(call(Direction::backward, 5, 7)).has_value());
+  EXPECT_EQ(counted.launches[Direction::forward].value(), 4U);
+  EXPECT_EQ(counted.plans[Direction::forward].value(), 2U);
+  EXPECT_EQ(counted.reuses[Direction::forward].value(), 2U);
+  EXPECT_EQ(counted.launches[Direction::backward].value(), 1U);
+  EXPECT_EQ(counted.plans[Direction::backward].value(), 1U);
+  EXPECT_EQ(counted.stand_in_launches.value(), 0U);
 }
 
 TEST_F(AttentionPath, APlanIsForOneWindowAndOneDirection) {

@@ -61,7 +61,7 @@ TEST(Fallback, AMaskThatTakesTooManyRegistersIsServedByTheMmaFamily) {
     if (level >= LogLevel::warning) warnings.emplace_back(line);
   };
   attention::KernelProvider provider(compile_only(), std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log),
-                                     {}, log);
+                                     {{}, log});
   const auto built = provider.build(*spec, {&mask.state().program.source(), nullptr});
   ASSERT_TRUE(built.has_value()) << built.error().message();
   EXPECT_EQ(built->spec.family, kernel::KernelFamily::mma);
@@ -75,7 +75,7 @@ TEST(Fallback, AWorkspaceIsLargeEnoughForEitherFamily) {
   const attention::AttentionOp op(backend,
                                   std::make_shared<attention::KernelProvider>(
                                       backend, std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log),
-                                      std::vector<std::filesystem::path>{}, log));
+                                      attention::ProviderOptions{{}, log}));
   const Mask causal = Mask::causal();
   std::vector<std::uint64_t> memory(2);
   const auto address = (reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16;

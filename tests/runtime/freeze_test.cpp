@@ -29,8 +29,8 @@ class Freeze : public ::testing::Test {
   std::unique_ptr<attention::AttentionOp> open() {
     auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path() / "cache", log_), 1 << 20, log_);
     return std::make_unique<attention::AttentionOp>(
-        backend_, std::make_shared<attention::KernelProvider>(backend_, std::move(cache),
-                                                              std::vector<std::filesystem::path>{}, log_));
+        backend_,
+        std::make_shared<attention::KernelProvider>(backend_, std::move(cache), attention::ProviderOptions{{}, log_}));
   }
 
   [[nodiscard]] AttentionCall call(const Mask& mask) {

@@ -139,7 +139,8 @@ TEST(Doctor, NamesEveryPartAndARemedyForWhatIsMissing) {
     EXPECT_EQ(finding.detail.find('\n'), std::string::npos) << finding.detail;
     EXPECT_EQ(finding.remedy.empty(), finding.ok) << finding.subject;
   }
-  for (const char* subject : {"driver", "nvrtc", "cpu", "cache"}) EXPECT_TRUE(findings.contains(subject)) << subject;
+  for (const char* subject : {"driver", "nvrtc", "cpu", "network", "cache"})
+    EXPECT_TRUE(findings.contains(subject)) << subject;
   EXPECT_TRUE(findings["cache"].ok);
   EXPECT_THAT(findings["cache"].detail, HasSubstr(folder.path().string()));
 }

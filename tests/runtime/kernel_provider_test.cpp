@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <barrier>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -37,13 +38,32 @@ class Provider : public ::testing::Test {
   /// As a fresh process over the same folder.
   std::unique_ptr<attention::KernelProvider> provider() {
     auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path() / "cache", log_), 1 << 20, log_);
-    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), dumps_, log_);
+    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache),
+                                                       attention::ProviderOptions{dumps_, log_});
   }
 
   /// Keeps `max_loaded` kernels, and no disk.
   std::unique_ptr<attention::KernelProvider> limited_to(std::size_t max_loaded) {
     auto cache = std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log_);
-    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), dumps_, log_, max_loaded);
+    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache),
+                                                       attention::ProviderOptions{dumps_, log_, max_loaded});
+  }
+
+  /// By their extensions.
+  static std::map<std::string, std::filesystem::path> dumped_files(const std::filesystem::path& folder) {
+    std::map<std::string, std::filesystem::path> files;
+    for (const auto& file : std::filesystem::directory_iterator(folder)) files[file.path().extension()] = file.path();
+    return files;
+  }
+  static std::string text_of(const std::filesystem::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  std::unique_ptr<attention::KernelProvider> provider_with(attention::ProviderOptions options) {
+    options.log = log_;
+    auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path() / "cache", log_), 1 << 20, log_);
+    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), std::move(options));
   }
 
   const std::string expression_ = "k <= q and the_users_own";
@@ -205,14 +225,14 @@ TEST_F(Provider, ACompileFailureShowsExpressionSpecLogAndSource) {
   EXPECT_THAT(message, HasSubstr(expression_));
   EXPECT_THAT(message, HasSubstr("spec: " + spec().summary()));
   EXPECT_THAT(message, HasSubstr("line 7: no such thing"));
-  std::vector<std::filesystem::path> dumped;
-  for (const auto& file : std::filesystem::directory_iterator(dumps_.front())) dumped.push_back(file.path());
-  ASSERT_EQ(dumped.size(), 1U);
-  EXPECT_THAT(message, HasSubstr("source: " + dumped.front().string()));
-  EXPECT_EQ(dumped.front().extension(), ".ll");
-  std::ostringstream text;
-  text << std::ifstream(dumped.front()).rdbuf();
-  EXPECT_EQ(text.str(), attention::emit(kernel::Language::llvm_ir, spec())->flattened());
+  const auto dumped = dumped_files(dumps_.front());
+  ASSERT_EQ(dumped.size(), 3U);
+  const std::filesystem::path source = dumped.at(".ll"), spec_file = dumped.at(".spec");
+  EXPECT_THAT(message, HasSubstr("source: " + source.string()));
+  EXPECT_THAT(message, HasSubstr("to repeat it: flashspan compile --spec '" + spec_file.string() + "'"));
+  EXPECT_EQ(text_of(source), attention::emit(kernel::Language::llvm_ir, spec())->flattened());
+  EXPECT_EQ(*kernel::KernelSpec::from_text(text_of(spec_file)), spec());
+  EXPECT_EQ(text_of(dumped.at(".log")), "line 7: no such thing");
   EXPECT_TRUE(kernels->get(spec(), text_).has_value()) << "a failure is not remembered";
 }
 
@@ -234,6 +254,87 @@ TEST_F(Provider, TheSourceGoesToTheFirstFolderThatTakesIt) {
   const auto failed = provider()->get(spec(), text_);
   ASSERT_FALSE(failed.has_value());
   EXPECT_THAT(failed.error().detail, HasSubstr((folder_.path() / "second").string()));
+}
+
+TEST_F(Provider, EveryCompileIsDumpedWholeIfAskedFor) {
+  attention::ProviderOptions options;
+  options.dump_all = folder_.path() / "all";
+  const auto made = provider_with(options)->get(spec(), text_);
+  ASSERT_TRUE(made.has_value());
+  auto dumped = dumped_files(folder_.path() / "all");
+  ASSERT_EQ(dumped.size(), 4U);
+  for (const auto& [extension, file] : dumped) EXPECT_EQ(file.stem(), made->ready->key.to_text());
+  EXPECT_EQ(text_of(dumped.at(".o")), spec().summary()) << "what the back end compiled";
+  std::filesystem::remove_all(folder_.path() / "all");
+  ASSERT_TRUE(provider_with(options)->get(spec(), text_).has_value());
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "all")) << "what a cache has is not compiled";
+}
+
+TEST_F(Provider, ADumpFolderThatCannotBeWrittenToIsOneWarning) {
+  std::ofstream(folder_.path() / "a-file") << "in the way";
+  attention::ProviderOptions options;
+  options.dump_all = folder_.path() / "a-file";
+  const auto kernels = provider_with(options);
+  ASSERT_TRUE(kernels->get(spec(), text_).has_value());
+  ASSERT_TRUE(kernels->get(spec(128), text_).has_value());
+  EXPECT_EQ(
+      std::ranges::count_if(lines_, [](const std::string& line) { return line.starts_with("FLASHSPAN_DUMP_DIR"); }), 1);
+}
+
+TEST_F(Provider, HooksAreCalledAroundEveryCompileAndNothingElse) {
+  std::vector<CompileEvent> before, after;
+  attention::ProviderOptions options;
+  options.hooks.before = [&](const CompileEvent& event) { before.push_back(event); };
+  options.hooks.after = [&](const CompileEvent& event) { after.push_back(event); };
+  backend_->compile_failures = 1;
+  EXPECT_FALSE(provider_with(options)->get(spec(), text_).has_value());
+  const auto made = provider_with(options)->get(spec(), text_);
+  ASSERT_TRUE(made.has_value());
+  ASSERT_TRUE(provider_with(options)->get(spec(), text_).has_value()) << "from disk";
+  ASSERT_EQ(before.size(), 2U);
+  ASSERT_EQ(after.size(), 2U);
+  for (const auto& events : {before, after}) {
+    EXPECT_EQ(events.back().spec, spec().summary());
+    EXPECT_EQ(events.back().key, made->ready->key.to_text());
+    EXPECT_EQ(events.front().key, events.back().key);
+  }
+  ASSERT_TRUE(after.front().error.has_value());
+  EXPECT_EQ(after.front().error->code, ErrorCode::compile_failed);
+  EXPECT_FALSE(after.back().error.has_value());
+}
+
+TEST_F(Provider, HooksComeInPairsWhenTheCompilerThrows) {
+  int open = 0, ended = 0;
+  attention::ProviderOptions options;
+  options.hooks.before = [&](const CompileEvent&) { ++open; };
+  options.hooks.after = [&](const CompileEvent& event) { ended += event.error.has_value() ? 1 : 0; };
+  backend_->throws = true;
+  EXPECT_FALSE(provider_with(options)->get(spec(), text_).has_value());
+  EXPECT_EQ(open, 1);
+  EXPECT_EQ(ended, 1);
+}
+
+TEST_F(Provider, CountsCompilesMissesAndWhereKernelsCameFrom) {
+  attention::ProviderOptions options;
+  const attention::Metrics& counted = *options.metrics;
+  backend_->compile_failures = 1;
+  EXPECT_FALSE(provider_with(options)->get(spec(), text_).has_value());
+  ASSERT_TRUE(provider_with(options)->get(spec(), text_).has_value());
+  ASSERT_TRUE(provider_with(options)->get(spec(), text_).has_value());
+  backend_->options = {"-O3"};
+  EXPECT_FALSE(provider_with(options)->get(spec(), text_, MissPolicy::refuse).has_value());
+  EXPECT_EQ(counted.failed_compiles.value(), 1U);
+  EXPECT_EQ(counted.compiles.value(), 1U);
+  EXPECT_EQ(counted.compile_milliseconds.count(), 2U);
+  EXPECT_EQ(counted.misses.value(), 3U);
+  EXPECT_EQ(counted.refused.value(), 1U);
+  EXPECT_EQ(counted.kernels[cache::Outcome::built].value(), 1U);
+  EXPECT_EQ(counted.kernels[cache::Outcome::disk].value(), 1U);
+  EXPECT_EQ(counted.kernels[cache::Outcome::memory].value(), 0U);
+  EXPECT_EQ(counted.kernel_bytes[cache::Outcome::disk].value(), counted.kernel_bytes[cache::Outcome::built].value());
+  EXPECT_GT(counted.kernel_bytes[cache::Outcome::disk].value(), spec().summary().size());
+  EXPECT_EQ(counted.load_milliseconds.count(), 2U);
+  EXPECT_EQ(counted.provide_milliseconds.count(), 2U);
 }
 
 TEST_F(Provider, EveryCompileIsOneLogLine) {

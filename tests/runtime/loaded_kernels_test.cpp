@@ -27,7 +27,7 @@ class LoadedCpuKernels : public ::testing::Test {
     auto cache =
         std::make_shared<cache::KernelCache>(std::nullopt, 1 << 24, LogSink{[](LogLevel, std::string_view) {}});
     kernels_ = std::make_shared<attention::KernelProvider>(
-        *backend, std::move(cache), std::vector<std::filesystem::path>{}, [](LogLevel, std::string_view) {}, limit);
+        *backend, std::move(cache), attention::ProviderOptions{{}, [](LogLevel, std::string_view) {}, limit});
     op_ = std::make_unique<attention::AttentionOp>(std::move(*backend), kernels_);
   }
 

@@ -28,7 +28,7 @@ class ShippedKernels : public ::testing::Test {
     // A machine elsewhere compiles, and ships.
     const std::string elsewhere = folder_.path() / "elsewhere";
     auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(elsewhere, log_), 1 << 20, log_);
-    auto there = attention::KernelProvider(backend_, std::move(cache), {}, log_).get(spec_, text_);
+    auto there = attention::KernelProvider(backend_, std::move(cache), {{}, log_}).get(spec_, text_);
     EXPECT_TRUE(there.has_value());
     shipped_key_ = there->ready->key;
     EXPECT_TRUE(export_cache(elsewhere, {}, bundle_.string()).has_value());
@@ -37,9 +37,9 @@ class ShippedKernels : public ::testing::Test {
 
   std::unique_ptr<attention::KernelProvider> provider(bool accept_other_compilers) {
     auto cache = std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log_, cache::open_layers({bundle_}, log_));
-    return std::make_unique<attention::KernelProvider>(backend_, std::move(cache), std::vector<std::filesystem::path>{},
-                                                       log_, attention::default_max_loaded_kernels,
-                                                       accept_other_compilers);
+    return std::make_unique<attention::KernelProvider>(
+        backend_, std::move(cache),
+        attention::ProviderOptions{{}, log_, attention::default_max_loaded_kernels, accept_other_compilers});
   }
 
   PrivateFolder folder_;
@@ -55,7 +55,7 @@ class ShippedKernels : public ::testing::Test {
 TEST_F(ShippedKernels, OneOfTheSameCompilerIsLoadedAndNothingIsCompiled) {
   const auto found = provider(false)->get(spec_, text_);
   ASSERT_TRUE(found.has_value()) << found.error().message();
-  EXPECT_EQ(found->ready->outcome, cache::Outcome::disk);
+  EXPECT_EQ(found->ready->outcome, cache::Outcome::layer);
   EXPECT_EQ(found->ready->key, shipped_key_);
   EXPECT_EQ(backend_->compiles, 0);
 }

@@ -35,6 +35,7 @@ ExitCode run(int argc, char** argv) {
   flashspan::tool::add_compile(application, chosen);
   flashspan::tool::add_cache(application, chosen);
   flashspan::tool::add_bundle(application, chosen);
+  flashspan::tool::add_serve(application, chosen);
   flashspan::tool::add_doctor(application, chosen);
   application.footer("Exit codes: 0 ok, 2 bad input, 3 no device or missing component, 4 compile failure.");
   try {

@@ -17,6 +17,7 @@ void add_picture(CLI::App& application, ChosenCommand& chosen);
 void add_compile(CLI::App& application, ChosenCommand& chosen);
 void add_cache(CLI::App& application, ChosenCommand& chosen);
 void add_bundle(CLI::App& application, ChosenCommand& chosen);
+void add_serve(CLI::App& application, ChosenCommand& chosen);
 void add_doctor(CLI::App& application, ChosenCommand& chosen);
 
 }  // namespace flashspan::tool

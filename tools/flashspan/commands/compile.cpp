@@ -21,7 +21,7 @@ namespace {
 struct CompileOptions {
   MaskOptions mask;
   ShapeOptions shape;
-  std::string arch, dtype = "bf16", direction = "both", source_dir;
+  std::string spec, arch, dtype = "bf16", direction = "both", source_dir;
   std::optional<std::string> cache_dir;
   bool unaligned = false, few_rows = false, deterministic = false, json = false;
   std::vector<std::string> score_gradients;
@@ -76,7 +76,16 @@ Result<void> write_sources(const std::vector<CompiledKernel>& kernels, const std
   return {};
 }
 
-Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
+Result<std::vector<CompiledKernel>> compile_file(const CompileOptions& options) {
+  const auto bytes = read_file(options.spec, "--spec");
+  if (!bytes) return bytes.error();
+  const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  auto compiled = compile_spec(text, options.cache_dir, std::nullopt);
+  if (!compiled) return compiled.error();
+  return std::vector<CompiledKernel>{*std::move(compiled)};
+}
+
+Result<std::vector<CompiledKernel>> compile_mask(const CompileOptions& options) {
   auto archs = arch_list(options.arch);
   if (!archs) return archs.error();
   const auto dtype = float_dtype(options.dtype);
@@ -104,9 +113,13 @@ Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Progress progress(static_cast<int>(request.archs.size() * request.directions.size()), options.json);
-  auto kernels = compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
+  return compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
     progress.step(label_of(kernel) + ": " + (kernel.error ? to_string(kernel.error->code) : kernel.record.outcome));
   });
+}
+
+Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
+  auto kernels = options.spec.empty() ? compile_mask(options) : compile_file(options);
   if (!kernels || options.source_dir.empty()) return kernels;
   if (auto written = write_sources(*kernels, options.source_dir); !written) return written.error();
   return kernels;
@@ -139,7 +152,7 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   add_lowering_option(*command, options->mask);
   add_score_gradient_option(*command, options->score_gradients);
   add_shape_options(*command, options->shape);
-  command->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
+  command->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->type_name("LIST");
   command->add_option("--dtype", options->dtype, "f16 or bf16")->capture_default_str();
   command->add_option("--direction", options->direction, "forward, backward or both")
       ->check(CLI::IsMember({"forward", "backward", "both"}))
@@ -148,6 +161,13 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_flag("--few-rows", options->few_rows,
                     "For calls with few queries and heads, whose keys several blocks share");
   command->add_flag("--unaligned", options->unaligned, "For tensors whose rows are not 16-byte aligned");
+  CLI::Option* const spec = command
+                                ->add_option("--spec", options->spec,
+                                             "Instead of all of these: a kernel's spec, as a failed compile names it")
+                                ->type_name("FILE");
+  for (CLI::Option* const option : command->get_options()) {
+    if (option != spec && option != command->get_help_ptr()) spec->excludes(option);
+  }
   command->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--source-dir", options->source_dir, "Also write the complete sources there")->type_name("DIR");
