@@ -4,6 +4,7 @@
 
 #include "runtime/api/log_sink.hpp"
 #include "runtime/api/settings.hpp"
+#include "runtime/api/tuning_files.hpp"
 #include "runtime/attention/kernel_metadata.hpp"
 
 namespace flashspan::api {
@@ -12,6 +13,7 @@ CacheEntry public_entry(cache::StoredEntry stored) {
   CacheEntry entry;
   entry.key = stored.key.to_text();
   if (const auto metadata = attention::metadata_from_text(stored.metadata)) entry.spec = metadata->summary;
+  if (stored.metadata == tuning_metadata) entry.spec = "tuned tiles";
   entry.metadata = std::move(stored.metadata);
   entry.bytes = stored.bytes;
   entry.last_used_unix_seconds = stored.modified_unix_seconds;

@@ -34,7 +34,7 @@ static void count_line(void* user, flashspan_log_level level, const char* line) 
 int main(void) {
   test_inspection();
   test_gpu();
-  flashspan_options options = {sizeof options, count_line, &lines, "", 1};
+  flashspan_options options = {sizeof options, count_line, &lines, "", 1, NULL};
   flashspan_attention* attention = NULL;
   const flashspan_status opened = flashspan_attention_open(cpu, &options, &attention);
 #ifndef EXPECT_CPU
