@@ -105,6 +105,18 @@ TEST_F(TunerOverAFakeBackend, StopsCandidatesThatAreFarBehindAfterTheirFirstRuns
   EXPECT_EQ(of(report, fast_tile).outcome, TuneOutcome::measured);
 }
 
+TEST_F(TunerOverAFakeBackend, KeepsTheDefaultIfACandidateIsNotAheadWhenBothAreTimedInTurns) {
+  int fast_runs = 0;
+  backend_->milliseconds_of = [&](const kernel::KernelSpec& spec) {
+    if (spec.tile != fast_tile) return 3.0;
+    return ++fast_runs <= 21 ? 2.0 : 3.5;  // one run to size the batches, and twenty batches
+  };
+  const TuneReport report = tune({.tiles = {fast_tile}, .candidate_milliseconds = 40});
+  EXPECT_EQ(report.best.tile, default_tile);
+  EXPECT_EQ(of(report, fast_tile).milliseconds, 3.5);
+  EXPECT_EQ(report.best.milliseconds, 3.0);
+}
+
 TEST_F(TunerOverAFakeBackend, DiscardsAFastOneThatIsWrong) {
   wrong = fast_tile;
   const TuneReport report = tune();
