@@ -168,7 +168,8 @@ Resources resources_of(const KernelSpec& spec, bool light_mask) {
   resources.registers = std::min(resources.accumulators + others.usual, resources.register_limit);
   resources.blocks =
       resident_blocks(limits, resources.threads, allocated_registers(spec, resources), resources.shared_bytes);
-  resources.occupancy = static_cast<double>(resources.blocks * resources.threads / threads_per_warp) / limits.warps;
+  const int resident_threads = resources.blocks * resources.threads;
+  resources.occupancy = static_cast<double>(resident_threads) / (limits.warps * threads_per_warp);
   return resources;
 }
 

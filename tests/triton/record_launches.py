@@ -13,6 +13,7 @@ import tempfile
 
 os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="flashspan-triton-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="flashspan-inductor-")
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # kernels are to be made in this process
 
 import torch
 
@@ -28,7 +29,7 @@ torch._inductor.config.use_static_cuda_launcher = False  # so that all launches 
 
 
 class Recorder:
-    """Wraps the launcher of every kernel: its arguments, with what is in memory before and after."""
+    """Wraps the launcher of every kernel: the arguments of its first launch, with what is in memory before and after."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
@@ -43,6 +44,8 @@ class Recorder:
             return launch
 
         def recorded(x, y, z, stream, function, packed, launch_metadata, enter, leave, *arguments):
+            if not self.wanted:
+                return launch(x, y, z, stream, function, packed, launch_metadata, enter, leave, *arguments)
             arguments_of = self._passed(kernel, arguments)
             before = [self._bytes_of(argument) for argument in arguments_of]
             result = launch(x, y, z, stream, function, packed, launch_metadata, enter, leave, *arguments)
