@@ -140,13 +140,21 @@ double filled(std::int64_t length, int block) {
   return static_cast<double>(length) / static_cast<double>(tiles * block);
 }
 
-/// Part of the last wave of blocks that has work; a persistent kernel balances its own.
-double last_wave(const KernelSpec& spec, const Resources& resources, const CallSize& size) {
-  if (spec.family == KernelFamily::hopper || resources.blocks == 0) return 1;
+/// Part of the multiprocessors' time that has a block, where each takes as many as the next; a persistent kernel
+/// balances its own.
+double balance(const KernelSpec& spec, const CallSize& size) {
+  if (spec.family == KernelFamily::hopper || spec.target.kind == DeviceKind::cpu) return 1;
   const std::int64_t tiles = (size.shape.q_len + spec.tile.block_m - 1) / spec.tile.block_m;
   const auto blocks = static_cast<double>(std::max<std::int64_t>(size.shape.batch * size.shape.query_heads * tiles, 1));
-  const double at_once = static_cast<double>(resources.blocks) * std::max(size.processors, 1);
-  return blocks / at_once / std::ceil(blocks / at_once);
+  const double rounds = blocks / std::max(size.processors, 1);
+  return rounds / std::ceil(rounds);
+}
+
+/// Products of a tile for those that one column group would take: each recomputes scores and dP, two of three.
+double repeated_products(const KernelSpec& spec) {
+  if (spec.direction == Direction::forward || spec.family == KernelFamily::hopper) return 1;
+  const int groups = spec.tile.num_warps * rows_per_warp / spec.tile.block_m;
+  return (2.0 * groups + 1) / 3;
 }
 
 }  // namespace
@@ -217,9 +225,10 @@ double predicted_cost(const KernelSpec& spec, const Resources& resources, const 
     const double waiting = tile.num_stages == 1 ? 4.0 : 2.0;
     cost *= 1 + waiting / std::max(resources.blocks * tile.num_warps, 1);
     cost *= 1 - 0.02 * std::min(tile.num_stages, 3);
+    cost *= repeated_products(spec);
   }
   const double useful = filled(size.shape.q_len, tile.block_m) * filled(size.shape.kv_len, tile.block_n);
-  return cost / useful / last_wave(spec, resources, size);
+  return cost / useful / balance(spec, size);
 }
 
 std::vector<ModelledTile> modelled_tiles(const KernelSpec& spec, bool light_mask, const CallSize& size) {

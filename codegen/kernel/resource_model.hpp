@@ -47,7 +47,7 @@ struct CallSize {
 };
 
 /// A number to compare tiles of one spec by: about the time that a tile's work takes for each pair of its rows and
-/// columns, with what is lost to copies, to steps, to waiting and to a last wave that is not full.
+/// columns, with what is lost to copies, to steps, to waiting, to tiles past the end and to processors without work.
 [[nodiscard]] double predicted_cost(const KernelSpec& spec, const Resources& resources, const CallSize& size);
 
 struct ModelledTile {

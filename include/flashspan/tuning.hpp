@@ -66,6 +66,7 @@ struct TuneReport {
   bool remembered = false;                 ///< written to the tuning file
 };
 
+// NOLINTBEGIN(readability-redundant-member-init): members with an initialiser may be left out of a designated list.
 struct TuneOptions {
   /// Tiles to try beside the default; empty: those of the resource model. One that the kernel cannot have is reported
   /// as failed.
@@ -77,6 +78,7 @@ struct TuneOptions {
   /// Called by the calling thread once per candidate: how many are done, of how many, and the last one.
   std::function<void(int done, int all, const TunedCandidate&)> progress{};
 };
+// NOLINTEND(readability-redundant-member-init)
 
 /// The tiles that a call's kernel may have on the architecture (nothing: the CPU), best first by the resource model.
 /// Error: as explain().

@@ -89,7 +89,7 @@ std::vector<std::string> split_arguments(std::string_view text) {
 template <typename T>
 std::vector<std::byte> bytes_of(T value) {
   std::vector<std::byte> bytes(sizeof(T));
-  std::memcpy(bytes.data(), &value, sizeof(T));
+  std::memcpy(bytes.data(), static_cast<const void*>(&value), sizeof(T));
   return bytes;
 }
 

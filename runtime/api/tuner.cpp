@@ -154,6 +154,7 @@ class Tuner {
   /// Compiles and loads, several at a time.
   void prepare() {
     std::vector<AttentionCall> calls;
+    calls.reserve(trials_.size());
     for (const auto& trial : trials_) calls.push_back(trial->call);
     attention::prepare_all(
         op_, op_.queue(), calls,

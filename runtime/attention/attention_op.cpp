@@ -86,7 +86,7 @@ Result<CheckedCall> AttentionOp::check(const AttentionCall& call) const {
   auto spec = untuned_spec(call, *shape, facts());
   if (!spec) return spec.error();
   const TunedTiles* const tuned = tuned_.load(std::memory_order_acquire);
-  if (tuned != nullptr && !call.tile) spec->tile = tuned->tile_of(*spec, *shape).value_or(spec->tile);
+  if (tuned != nullptr && !call.tile) tuned->choose(*spec, *shape);
   return CheckedCall{std::move(*spec), launch_args(call, *shape)};
 }
 

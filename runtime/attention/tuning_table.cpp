@@ -177,23 +177,23 @@ TunedTiles::TunedTiles(const std::vector<TuningRecord>& records) {
   }
 }
 
-const TunedTiles::Result* TunedTiles::nearest(const kernel::KernelSpec& spec, const ShapeClass& sizes) const {
-  const auto family = families_.find(tuned_family(spec));
-  if (family == families_.end()) return nullptr;
-  const auto found = std::ranges::min_element(family->second, {},
+const TunedTiles::Result* TunedTiles::nearest(const kernel::KernelSpec& family, const ShapeClass& sizes) const {
+  const auto results = families_.find(family);
+  if (results == families_.end()) return nullptr;
+  const auto found = std::ranges::min_element(results->second, {},
                                               [&sizes](const Result& result) { return distance(result.sizes, sizes); });
   return &*found;
 }
 
-std::optional<TileConfig> TunedTiles::tile_of(const kernel::KernelSpec& spec, const AttentionShape& shape) const {
+void TunedTiles::choose(kernel::KernelSpec& spec, const AttentionShape& shape) const {
+  const TileConfig own = std::exchange(spec.tile, TileConfig{});  // now it is its own family
   const Result* const found = nearest(spec, shape_class(shape));
-  if (found == nullptr) return std::nullopt;
-  return found->record.tile;
+  spec.tile = found != nullptr ? found->record.tile : own;
 }
 
 std::optional<TunedTiles::Found> TunedTiles::find(const kernel::KernelSpec& spec, const AttentionShape& shape) const {
   const ShapeClass sizes = shape_class(shape);
-  const Result* const found = nearest(spec, sizes);
+  const Result* const found = nearest(tuned_family(spec), sizes);
   if (found == nullptr) return std::nullopt;
   return Found{found->record.tile, found->sizes == sizes, found->record};
 }

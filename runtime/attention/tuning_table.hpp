@@ -57,8 +57,8 @@ class TunedTiles {
   /// Records whose tile this build's kernels do not take are left out.
   explicit TunedTiles(const std::vector<TuningRecord>& records);
   [[nodiscard]] bool empty() const { return families_.empty(); }
-  /// The tile alone, for the path of every call.
-  [[nodiscard]] std::optional<TileConfig> tile_of(const kernel::KernelSpec& spec, const AttentionShape& shape) const;
+  /// Gives the spec the tuned tile, where there is one. For the path of every call: copies nothing.
+  void choose(kernel::KernelSpec& spec, const AttentionShape& shape) const;
   [[nodiscard]] std::optional<Found> find(const kernel::KernelSpec& spec, const AttentionShape& shape) const;
 
  private:
@@ -66,7 +66,8 @@ class TunedTiles {
     ShapeClass sizes;
     TuningRecord record;
   };
-  [[nodiscard]] const Result* nearest(const kernel::KernelSpec& spec, const ShapeClass& sizes) const;
+  /// `family`: tuned_family() of a spec.
+  [[nodiscard]] const Result* nearest(const kernel::KernelSpec& family, const ShapeClass& sizes) const;
 
   std::unordered_map<kernel::KernelSpec, std::vector<Result>, kernel::KernelSpecHash> families_;
 };

@@ -182,6 +182,29 @@ TEST(ResourceModel, PrefersSmallTilesWhereLargeOnesWouldBeMostlyPadding) {
   EXPECT_EQ(modelled_tiles(spec, true, few_queries).front().tile.block_m, 64);
 }
 
+/// The table of sm_90a was measured.
+TEST(ResourceModel, ExpectsTheDefaultsOfSm90aAmongItsFirstFive) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const bool deterministic : {false, true}) {
+      for (const int head_dim : {64, 96, 128, 192, 256}) {
+        const KernelSpec spec = spec_of(direction, {90, 'a'}, head_dim, {.deterministic = deterministic});
+        std::vector<TileConfig> first = offered(spec);
+        first.resize(std::min<std::size_t>(first.size(), 5));
+        EXPECT_THAT(first, Contains(default_tile(spec, true).value())) << spec.summary();
+      }
+    }
+  }
+}
+
+TEST(ResourceModel, CountsProductsThatColumnGroupsRepeat) {
+  const KernelSpec narrow = spec_of(Direction::backward, {80, 0}, 64);
+  const auto cost = [&narrow](int warps) {
+    const KernelSpec tiled = with(narrow, {128, 128, warps, 1});
+    return predicted_cost(tiled, resources_of(tiled, true), {});
+  };
+  EXPECT_LT(cost(8), cost(16));
+}
+
 TEST(LegalTiles, OfKernelsThatSplitRowsHave128Queries) {
   KernelSpec spec = spec_of(Direction::forward, {90, 'a'}, 64);
   spec.split_rows = true;

@@ -44,6 +44,12 @@ TuningRecord record_of(const TileConfig& tile, const std::string& date = "2026-1
   return record;
 }
 
+/// What a call with this spec takes.
+TileConfig chosen(const TunedTiles& tiles, kernel::KernelSpec spec, const AttentionShape& shape = usual_shape) {
+  tiles.choose(spec, shape);
+  return spec.tile;
+}
+
 TEST(ShapeClasses, AreTheNearestPowersOfTwo) {
   const auto sizes = attention::shape_class(usual_shape);
   EXPECT_EQ(sizes.heads, 4);
@@ -139,23 +145,24 @@ TEST(TunedTiles, AreThoseOfTheClassOfShapesElseOfTheNearest) {
   ASSERT_TRUE(nearest);
   EXPECT_FALSE(nearest->same_class);
   EXPECT_EQ(nearest->tile, large_tile);
-  EXPECT_EQ(tiles.tile_of(spec, nearer_to_longer), large_tile);
+  EXPECT_EQ(chosen(tiles, spec, nearer_to_longer), large_tile);
 }
 
 TEST(TunedTiles, AreFoundWhateverTheTileOfTheSpecAndForNoOtherKernel) {
   const TunedTiles tiles({record_of(small_tile)});
-  EXPECT_EQ(tiles.tile_of(spec_of(large_tile), usual_shape), small_tile);
+  EXPECT_EQ(chosen(tiles, spec_of(large_tile)), small_tile);
   kernel::KernelSpec other_mask = spec_of({});
   other_mask.mask = "another mask";
-  EXPECT_FALSE(tiles.tile_of(other_mask, usual_shape));
+  EXPECT_EQ(chosen(tiles, other_mask), TileConfig{}) << "its own";
   kernel::KernelSpec unaligned = spec_of({});
   unaligned.aligned = false;
-  EXPECT_FALSE(tiles.tile_of(unaligned, usual_shape));
+  EXPECT_EQ(chosen(tiles, unaligned), TileConfig{});
+  EXPECT_FALSE(tiles.find(unaligned, usual_shape));
 }
 
 TEST(TunedTiles, OfTheSameSizesAreTheNewest) {
   const TunedTiles tiles({record_of(small_tile, "2026-01-01T00:00:00Z"), record_of(large_tile)});
-  EXPECT_EQ(tiles.tile_of(spec_of({}), usual_shape), large_tile);
+  EXPECT_EQ(chosen(tiles, spec_of({})), large_tile);
 }
 
 TEST(TunedTiles, LeaveOutWhatTheKernelsDoNotTake) { EXPECT_TRUE(TunedTiles({record_of({40, 24, 3, 9})}).empty()); }
