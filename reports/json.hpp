@@ -98,7 +98,10 @@ using Json = nlohmann::ordered_json;
 }
 
 [[nodiscard]] inline Json to_json(const TuneReport& report) {
-  Json json{{"best", to_json(report.best)}, {"remembered", report.remembered}, {"candidates", Json::array()}};
+  Json json{{"best", to_json(report.best)},
+            {"remembered", report.remembered},
+            {"not_remembered", report.not_remembered},
+            {"candidates", Json::array()}};
   for (const TunedCandidate& candidate : report.candidates) json["candidates"].push_back(to_json(candidate));
   return json;
 }

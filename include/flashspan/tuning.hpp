@@ -64,6 +64,7 @@ struct TuneReport {
   TuningRecord best;
   std::vector<TunedCandidate> candidates;  ///< the default first, then in the model's order
   bool remembered = false;                 ///< written to the tuning file
+  std::string not_remembered;              ///< why not, if it was to be
 };
 
 // NOLINTBEGIN(readability-redundant-member-init): members with an initialiser may be left out of a designated list.

@@ -134,7 +134,8 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
                                                              options.accept_other_nvrtc.value_or(*environment_accepts));
   auto state = std::make_shared<State>(*backend, std::move(kernels), options.compile_threads);
   state->tuning_file = api::tuning_file(settings, options.tuning_file, folder);
-  if (auto found = tunings_of(**backend, api::read_tunings(state->tuning_file, layers, log)); !found.empty()) {
+  if (auto found = tunings_of(**backend, api::read_tunings(settings, options.tuning_file, folder, layers, log));
+      !found.empty()) {
     state->add_tunings(found);
   }
   return Attention(std::move(state));
@@ -188,10 +189,10 @@ Result<TuneReport> Attention::tune(const AnyCall& call, const TuneOptions& optio
   if (!report || !options.remember) return report;
   state_->add_tunings({report->best});
   if (!state_->tuning_file) return report;
-  if (auto written = merge_tuning_records(state_->tuning_file->string(), {report->best}); !written) {
-    return written.error();
-  }
-  report->remembered = true;
+  // What was measured is not lost for want of a file.
+  const auto written = merge_tuning_records(state_->tuning_file->string(), {report->best});
+  report->remembered = written.has_value();
+  if (!written) report->not_remembered = written.error().message();
   return report;
 }
 

@@ -84,8 +84,8 @@ Result<kernel::KernelSpec> spec_of(Direction direction, const Mask& mask, const 
 
 std::vector<TuningRecord> known_tunings() {
   const api::Settings& settings = api::settings();
-  const auto file = api::tuning_file(settings, std::nullopt, api::cache_folder(settings, std::nullopt));
-  return api::read_tunings(file, api::cache_layers(settings, std::nullopt), api::standard_log(settings.log));
+  return api::read_tunings(settings, std::nullopt, api::cache_folder(settings, std::nullopt),
+                           api::cache_layers(settings, std::nullopt), api::standard_log(settings.log));
 }
 
 std::string milliseconds_text(double milliseconds) {

@@ -68,12 +68,13 @@ std::optional<std::filesystem::path> tuning_file(const Settings& settings, const
   return std::nullopt;
 }
 
-std::vector<TuningRecord> read_tunings(const std::optional<std::filesystem::path>& file,
+std::vector<TuningRecord> read_tunings(const Settings& settings, const std::optional<std::string>& chosen,
+                                       const std::optional<std::filesystem::path>& cache,
                                        const std::vector<std::filesystem::path>& layers, const LogSink& log) {
   std::vector<TuningRecord> records;
-  if (!file) return records;
-  append_file(records, *file, log);
-  if (file->filename() != tuning_file_name) return records;
+  if (const auto file = tuning_file(settings, chosen, cache)) append_file(records, *file, log);
+  // Who names a file wants that one alone: ranks that read one table agree.
+  if (chosen || settings.tuning_file) return records;
   for (const std::filesystem::path& layer : layers) {
     std::error_code failed;
     if (std::filesystem::is_directory(layer, failed)) {

@@ -23,9 +23,10 @@ inline constexpr const char* tuning_file_name = "tuning.jsonl";
                                                                const std::optional<std::string>& chosen,
                                                                const std::optional<std::filesystem::path>& cache);
 
-/// The records of the file and, unless it is another than the cache's own, of tuning.jsonl in the folders and of the
-/// bundles among `layers`. What cannot be read is a warning: tuned tiles are there for speed.
-[[nodiscard]] std::vector<TuningRecord> read_tunings(const std::optional<std::filesystem::path>& file,
+/// The records of that file and, if it is the cache's own, of tuning.jsonl in the folders and of the bundles among
+/// `layers`. What cannot be read is a warning: tuned tiles are there for speed.
+[[nodiscard]] std::vector<TuningRecord> read_tunings(const Settings& settings, const std::optional<std::string>& chosen,
+                                                     const std::optional<std::filesystem::path>& cache,
                                                      const std::vector<std::filesystem::path>& layers,
                                                      const LogSink& log);
 

@@ -272,6 +272,19 @@ TEST_F(TuningOnTheCpu, MeasuresEveryTileForwardAndBackwardAndAllAgree) {
   EXPECT_EQ(read_tuning_file(file())->size(), 2U);
 }
 
+TEST_F(TuningOnTheCpu, LosesNoResultForWantOfAFile) {
+  AttentionOptions nowhere = options();
+  nowhere.tuning_file = (folder_.path() / "file" / "below").string();
+  std::ofstream(folder_.path() / "file") << "text";
+  auto attention = Attention::open({DeviceKind::cpu, 0}, nowhere);
+  if (!attention) GTEST_SKIP() << attention.error().message();
+  const auto tuned = attention->tune(call_, {.tiles = {fast_tile}, .candidate_milliseconds = 0.1});
+  ASSERT_TRUE(tuned) << tuned.error().message();
+  EXPECT_FALSE(tuned->remembered);
+  EXPECT_THAT(tuned->not_remembered, HasSubstr("tuning file: got "));
+  EXPECT_THAT(attention->prepare(call_)->spec, HasSubstr(" " + std::to_string(tuned->best.tile.block_m) + "x"));
+}
+
 TEST_F(TuningOnTheCpu, IsWhatTheNextProcessGoesBy) {
   TuningRecord record;
   {

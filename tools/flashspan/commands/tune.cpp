@@ -213,6 +213,7 @@ ExitCode run_tune(const TuneCommandOptions& options) {
       continue;
     }
     if (!options.json) print_candidates(label, *tuned);
+    if (!tuned->not_remembered.empty()) std::fprintf(stderr, "flashspan: %s\n", tuned->not_remembered.c_str());
     Json kernel = to_json(*tuned);
     kernel["kernel"] = label;
     report["kernels"].push_back(std::move(kernel));
