@@ -12,6 +12,8 @@
 namespace flashspan::capi {
 namespace {
 
+TileConfig tile_of(const flashspan_tile& tile) { return {tile.block_m, tile.block_n, tile.num_warps, tile.num_stages}; }
+
 /// What both directions have.
 template <typename From, typename To>
 void read_common(const From& from, TensorReader& reader, To& to) {
@@ -28,6 +30,7 @@ void read_common(const From& from, TensorReader& reader, To& to) {
   to.workspace_bytes = from.workspace_bytes;
   to.plan = from.plan != nullptr ? &from.plan->value : nullptr;
   to.stream.handle = from.stream;
+  if (from.tile != nullptr) to.tile = tile_of(*from.tile);
 }
 
 Result<ForwardCall> call_of(const flashspan_forward_call* given) {
@@ -84,6 +87,7 @@ Result<AttentionOptions> options_of(const flashspan_options* given) {
             event.error ? status_of(event.error->code) : FLASHSPAN_OK);
     };
   }
+  if (read->tuning_file != nullptr) options.tuning_file = read->tuning_file;
   return options;
 }
 
@@ -115,6 +119,38 @@ flashspan_status prepare(flashspan_attention* attention, const Call* given, char
     const auto prepared = opened.prepare(call);
     if (!prepared) return prepared.error();
     return record == nullptr ? Result<void>() : give_text(record, json_of(*prepared));
+  });
+}
+
+Result<TuneOptions> options_of(const flashspan_tune_options* given) {
+  TuneOptions options;
+  if (given == nullptr) return options;
+  const auto read = read_structure("options", given);
+  if (!read) return read.error();
+  if (read->tiles == nullptr && read->tile_count != 0) return null_argument("options->tiles");
+  for (std::size_t i = 0; i < read->tile_count; ++i) options.tiles.push_back(tile_of(read->tiles[i]));
+  options.most_candidates = read->most_candidates;
+  if (read->time_limit_seconds != 0) options.time_limit_seconds = read->time_limit_seconds;
+  if (read->candidate_milliseconds != 0) options.candidate_milliseconds = read->candidate_milliseconds;
+  options.remember = read->forget == 0;
+  if (read->progress != nullptr) {
+    options.progress = [progress = read->progress, user = read->progress_user](int done, int all,
+                                                                               const TunedCandidate& candidate) {
+      progress(user, done, all, json_of(candidate).c_str());
+    };
+  }
+  return options;
+}
+
+template <typename Call>
+flashspan_status tune(flashspan_attention* attention, const Call* given, const flashspan_tune_options* options,
+                      char** report) {
+  return with_call(attention, given, [options, report](Attention& opened, const auto& call) -> Result<void> {
+    const auto read = options_of(options);
+    if (!read) return read.error();
+    const auto tuned = opened.tune(call, *read);
+    if (!tuned) return tuned.error();
+    return report == nullptr ? Result<void>() : give_text(report, json_of(*tuned));
   });
 }
 
@@ -187,6 +223,16 @@ flashspan_status flashspan_prepare_all(flashspan_attention* attention,
     }
     return first;
   });
+}
+
+flashspan_status flashspan_tune_forward(flashspan_attention* attention, const flashspan_forward_call* call,
+                                        const flashspan_tune_options* options, char** report) {
+  return tune(attention, call, options, report);
+}
+
+flashspan_status flashspan_tune_backward(flashspan_attention* attention, const flashspan_backward_call* call,
+                                         const flashspan_tune_options* options, char** report) {
+  return tune(attention, call, options, report);
 }
 
 flashspan_status flashspan_freeze(flashspan_attention* attention, flashspan_miss_policy on_miss) {

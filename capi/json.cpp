@@ -41,4 +41,8 @@ std::string json_of(const std::vector<Finding>& findings) {
   return text_of(json);
 }
 
+std::string json_of(const TunedCandidate& candidate) { return text_of(to_json(candidate)); }
+
+std::string json_of(const TuneReport& report) { return text_of(to_json(report)); }
+
 }  // namespace flashspan::capi

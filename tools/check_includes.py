@@ -69,7 +69,7 @@ ROOMS = (
     Room("reports", (API, CORE), ("std", "nlohmann/")),
     Room("capi", (API, CORE, "reports"), ("std", "dlpack/", "nlohmann/")),
     Room("tools", (API, CORE, "reports"), anything=True),
-    Room("python", (API, CORE), anything=True),
+    Room("python", (API, CORE, "reports"), anything=True),
     Room("bench", (API, CORE, "tools", "examples"), anything=True),
     Room("examples", (API, CORE, "tools"), anything=True),
     Room("tests", ("",), anything=True),

@@ -8,18 +8,10 @@
 #include "codegen/mask/lowering.hpp"
 #include "codegen/mask/program.hpp"
 #include "flashspan/core/error.hpp"
+#include "flashspan/core/tile_config.hpp"
 #include "flashspan/core/types.hpp"
 
 namespace flashspan::kernel {
-
-/// Tunable sizes of a kernel. block_m query rows by block_n key columns is one tile.
-struct TileConfig {
-  int block_m = 64;
-  int block_n = 64;
-  int num_warps = 4;   ///< CUDA only: warps that compute
-  int num_stages = 1;  ///< CUDA only: key/value tiles in flight
-  friend bool operator==(const TileConfig&, const TileConfig&) = default;
-};
 
 /// Which templates a CUDA kernel is made of; a CPU kernel has no family.
 enum class KernelFamily {

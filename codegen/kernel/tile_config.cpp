@@ -5,13 +5,16 @@
 #include <array>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "codegen/kernel/arch_limits.hpp"
+#include "codegen/kernel/resource_model.hpp"
 
 namespace flashspan::kernel {
 namespace {
 
 constexpr std::int64_t bytes_per_element = 2;  // CUDA kernels take f16 and bf16
 constexpr std::int64_t row_padding = 8;        // see templates/tile/shared_tile.cuh
-constexpr std::int64_t kibibyte = 1024;
 constexpr Arch hopper_arch{90, 'a'};
 
 // From the most to the least demanding. The first that fits the architecture is taken.
@@ -196,21 +199,7 @@ bool registers_fit(const KernelSpec& spec, const TileConfig& tile) {
 
 }  // namespace
 
-std::int64_t shared_memory_limit(Arch arch) {
-  switch (arch.number) {
-    case 80:
-    case 87:
-      return 163 * kibibyte;
-    case 90:
-    case 100:
-    case 101:
-    case 103:
-    case 110:
-      return 227 * kibibyte;
-    default:  // 86, 89, 120, 121, and what we do not know: the smallest limit of all
-      return 99 * kibibyte;
-  }
-}
+std::int64_t shared_memory_limit(Arch arch) { return arch_limits(arch).shared_bytes_per_block; }
 
 int query_stages(const KernelSpec& spec) {
   constexpr int widest = 128;
@@ -321,6 +310,15 @@ bool worth_splitting(const AttentionShape& shape) {
   return lists < fewest_whole_rows && (shape.q_len + split_block_m - 1) / split_block_m * lists < fewest_whole_rows;
 }
 
+bool is_in_table(const KernelSpec& spec) {
+  if (spec.target.kind == DeviceKind::cpu) return spec.tile == cpu_tile;
+  const auto has = [&spec](bool light_mask) {
+    const std::span<const TileConfig> tiles = candidates(spec, light_mask);
+    return std::ranges::find(tiles, spec.tile) != tiles.end();
+  };
+  return has(true) || has(false);
+}
+
 Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {
   if (spec.target.kind == DeviceKind::cpu) return cpu_tile;
   if (const auto fits = check_head_dim("head_dim_qk", spec.head_dim_qk); !fits) return fits.error();
@@ -329,6 +327,8 @@ Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {
   for (const TileConfig& tile : candidates(spec, light_mask)) {
     if (shared_bytes(spec, tile) <= limit && registers_fit(spec, tile)) return tile;
   }
+  const std::vector<ModelledTile> modelled = modelled_tiles(spec, light_mask);
+  if (!modelled.empty()) return modelled.front().tile;
   return Error{
       ErrorCode::unsupported, "head_dim_qk",
       std::to_string(spec.head_dim_qk) + " with head_dim_v " + std::to_string(spec.head_dim_v),

@@ -1,5 +1,5 @@
-// tile_config.hpp -- which tile a kernel uses: a table from (direction, target, head dims) to TileConfig, and the
-// resource model that says whether a config fits an architecture before anything compiles.
+// tile_config.hpp -- which tile a kernel uses: a table from (direction, target, head dims) to TileConfig. What else it
+// could use, and what each takes, is in resource_model.hpp.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,7 @@ inline constexpr int smallest_head_dim = 16;
 inline constexpr int largest_head_dim = 256;
 inline constexpr int head_dim_step = 8;
 
-/// Bytes of shared memory that one block may ask for on `arch` (opt-in limit, CUDA C++ Programming Guide,
-/// table "Technical Specifications per Compute Capability").
+/// Bytes of shared memory that one block may ask for on `arch`, as in arch_limits().
 [[nodiscard]] std::int64_t shared_memory_limit(Arch arch);
 /// Bytes of dynamic shared memory that the kernel(s) of this spec ask for.
 [[nodiscard]] std::int64_t shared_memory_bytes(const KernelSpec& spec);
@@ -87,8 +86,11 @@ inline constexpr int split_block_m = 128;
 /// True if a call of this shape has too few rows of tiles to fill a card, and keys enough for several portions.
 [[nodiscard]] bool worth_splitting(const AttentionShape& shape);
 
-/// The default tile of a spec whose other fields are set. `light_mask`: mask::evaluates_in_few_registers(), or there is
+/// The default tile of a spec whose other fields are set: the first of the table that fits, else the model's best.
+/// `light_mask`: mask::evaluates_in_few_registers(), or there is
 /// no mask. Error: unsupported, naming the head dim and the limit, if nothing fits.
 [[nodiscard]] Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask);
+/// Whether the built-in table has the spec's tile for kernels of its kind; else the model chose it.
+[[nodiscard]] bool is_in_table(const KernelSpec& spec);
 
 }  // namespace flashspan::kernel

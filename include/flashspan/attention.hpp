@@ -21,6 +21,7 @@
 #include "flashspan/core/log.hpp"
 #include "flashspan/core/miss_policy.hpp"
 #include "flashspan/core/tensor.hpp"
+#include "flashspan/core/tile_config.hpp"
 #include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
@@ -42,7 +43,8 @@ struct ForwardCall {
   std::optional<float> scale;    ///< default 1 / sqrt(D)
   void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device
   std::int64_t workspace_bytes = 0;
-  TilePlan* plan = nullptr;  ///< null: every call plans its tiles; else see TilePlan
+  TilePlan* plan = nullptr;        ///< null: every call plans its tiles; else see TilePlan
+  std::optional<TileConfig> tile;  ///< default: a tuned one (tuning.hpp), else that of the built-in table
   Stream stream;
 };
 
@@ -67,7 +69,8 @@ struct BackwardCall {
   bool deterministic = false;
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
-  TilePlan* plan = nullptr;  ///< as in ForwardCall; not the forward's
+  TilePlan* plan = nullptr;        ///< as in ForwardCall; not the forward's
+  std::optional<TileConfig> tile;  ///< as in ForwardCall
   Stream stream;
 };
 
@@ -82,6 +85,10 @@ struct KernelRecord {
   std::int64_t shared_bytes = 0;
   std::int64_t spill_bytes = 0;
 };
+
+struct TuneOptions;  // tuning.hpp
+struct TuneReport;
+struct TileResources;
 
 using AnyCall = std::variant<ForwardCall, BackwardCall>;
 
@@ -117,6 +124,9 @@ struct AttentionOptions {
   /// A file with a secret of the machines that share: what comes from a service or a shared store without their
   /// signature is refused. Default: FLASHSPAN_SIGNING_KEY_FILE; "": nothing is signed.
   std::optional<std::string> signing_key_file;
+  /// File of tuned tiles (tuning.hpp), beside those of the layers of the cache; default: FLASHSPAN_TUNING_FILE, else
+  /// tuning.jsonl in the cache's folder; "": none, not even the layers'.
+  std::optional<std::string> tuning_file;
 };
 
 /// Attention on one device. Thread-safe; copies share one state. Compiles and loads kernels on first use. The last copy
@@ -143,6 +153,15 @@ class Attention {
   /// order of the calls. Of a call's tensors none is read: any address of the right alignment does.
   /// Error of each: as prepare(), and timed_out. The last copy of the Attention waits for compiles that go on.
   std::vector<Result<KernelRecord>> prepare_all(const std::vector<AnyCall>& calls, const PrepareOptions& options = {});
+
+  /// The tiles that the call's kernel may have, best first by the resource model. Of its tensors none is read.
+  /// Error: as prepare(), before anything is compiled.
+  [[nodiscard]] Result<std::vector<TileResources>> tiles(const AnyCall& call) const;
+
+  /// Measures the tiles that the call's kernel may have, with its own tensors, mask and plan, and remembers the fastest
+  /// whose results agree with the default's; see tuning.hpp. The call's results are overwritten, and in the end are
+  /// those of the best tile. Its workspace is not used. Nothing else in Flashspan tunes.
+  Result<TuneReport> tune(const AnyCall& call, const TuneOptions& options);
 
   /// From now on, what forward() and backward() do about a kernel that they would have to compile. One that is in the
   /// cache on disk is still loaded. prepare() and prepare_all() compile as before. freeze(MissPolicy::compile) thaws.

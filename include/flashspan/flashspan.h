@@ -157,7 +157,13 @@ typedef struct flashspan_options {
   void* compile_user;
   /* As in AttentionOptions; NULL: as the environment says; "": none. */
   const char *service, *service_token, *shared_store, *signing_key_file;
+  const char* tuning_file; /* of tuned tiles (tuning.hpp); NULL: as the environment says; "": none */
 } flashspan_options;
+
+/* As flashspan::TileConfig. */
+typedef struct flashspan_tile {
+  int32_t block_m, block_n, num_warps, num_stages;
+} flashspan_tile;
 
 /* Tensors as [batch, heads, sequence, head dim], of any strides but for the last axis; NULL: not given. */
 typedef struct flashspan_forward_call {
@@ -168,8 +174,9 @@ typedef struct flashspan_forward_call {
   const float* scale;           /* NULL: 1 / sqrt(head dim) */
   void* workspace;
   int64_t workspace_bytes;
-  flashspan_tile_plan* plan; /* NULL: every call plans its tiles */
-  void* stream;              /* CUstream; NULL: the default stream */
+  flashspan_tile_plan* plan;  /* NULL: every call plans its tiles */
+  void* stream;               /* CUstream; NULL: the default stream */
+  const flashspan_tile* tile; /* NULL: a tuned one, else that of the built-in table */
 } flashspan_forward_call;
 
 typedef struct flashspan_backward_call {
@@ -185,6 +192,7 @@ typedef struct flashspan_backward_call {
   int64_t workspace_bytes;
   flashspan_tile_plan* plan;
   void* stream;
+  const flashspan_tile* tile;
 } flashspan_backward_call;
 
 /* options: NULL for the defaults. */
@@ -214,6 +222,30 @@ FLASHSPAN_API flashspan_status flashspan_prepare_all(flashspan_attention* attent
 FLASHSPAN_API flashspan_status flashspan_freeze(flashspan_attention* attention, flashspan_miss_policy on_miss);
 FLASHSPAN_API flashspan_status flashspan_forward(flashspan_attention* attention, const flashspan_forward_call* call);
 FLASHSPAN_API flashspan_status flashspan_backward(flashspan_attention* attention, const flashspan_backward_call* call);
+
+/* As flashspan::TuneOptions. */
+typedef struct flashspan_tune_options {
+  size_t struct_size;
+  const flashspan_tile* tiles; /* to try beside the default; NULL: those of the resource model */
+  size_t tile_count;
+  int32_t most_candidates;       /* of the model's; 0: all */
+  double time_limit_seconds;     /* 0: a minute */
+  double candidate_milliseconds; /* 0: 60 */
+  int32_t forget;                /* not 0: neither writes the tuning file nor changes what later calls take */
+  /* NULL, or called by the calling thread once per candidate, which is told as JSON. */
+  void (*progress)(void* progress_user, int done, int all, const char* candidate);
+  void* progress_user;
+} flashspan_tune_options;
+
+/* Times the tiles that the call's kernel may have, on its own tensors, and remembers the fastest (tuning.hpp). The
+ * call's results are overwritten; its workspace is not used. options: NULL for the defaults. report: NULL, or where to
+ * put what was found, as JSON. */
+FLASHSPAN_API flashspan_status flashspan_tune_forward(flashspan_attention* attention,
+                                                      const flashspan_forward_call* call,
+                                                      const flashspan_tune_options* options, char** report);
+FLASHSPAN_API flashspan_status flashspan_tune_backward(flashspan_attention* attention,
+                                                       const flashspan_backward_call* call,
+                                                       const flashspan_tune_options* options, char** report);
 
 /* For calls that share a workspace and a mask: the first plans, the others reuse (core/tile_plan.hpp). */
 FLASHSPAN_API flashspan_status flashspan_tile_plan_create(flashspan_tile_plan** plan);

@@ -41,7 +41,9 @@ struct DirectionPlan {
   std::string kernel_family_reason;
   std::string spec;  ///< KernelSpec text, one "name = value" a line
   std::int64_t block_m = 0, block_n = 0;
-  double flops = 0;  ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head
+  std::string tile;         ///< to_string() of its TileConfig
+  std::string tile_reason;  ///< where the tile comes from: a tuned one, for which shape and device, or the table
+  double flops = 0;         ///< on visible pairs: 2 * (D + Dv) forward, 2 * (3 D + 2 Dv) backward, per pair and head
 };
 
 struct Explanation {
@@ -79,6 +81,7 @@ struct CompileRequest {
   bool aligned = true;
   bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
   bool deterministic = false;  ///< as in BackwardCall
+  std::optional<TileConfig> tile;                    ///< of both directions; default: that of the built-in table
   std::optional<std::string> cache_dir, cache_path;  ///< as in AttentionOptions
 };
 

@@ -18,9 +18,11 @@
 #include <variant>
 #include <vector>
 
+#include "flashspan/tuning.hpp"
 #include "python/bindings/errors.hpp"
 #include "python/bindings/parts.hpp"
 #include "python/bindings/tensors.hpp"
+#include "reports/json.hpp"
 
 namespace flashspan::python {
 
@@ -148,7 +150,11 @@ class DescribedCall {
   /// Of the tensors' addresses none is meant to be read.
   [[nodiscard]] const Call& described() const { return described_; }
 
-  void run(const Addresses& addresses, Address workspace, Address stream, const std::vector<Address>& score_gradients) {
+  [[nodiscard]] Attention& attention() { return attention_; }
+
+  /// The call with its tensors at these addresses, without a workspace.
+  [[nodiscard]] Call placed(const Addresses& addresses, Address stream,
+                            const std::vector<Address>& score_gradients) const {
     Call call = described_;
     for (std::size_t place = 0; place < addresses.size(); ++place) {
       TensorView& view = call.*Arguments<Call>::all[place].view;
@@ -159,9 +165,14 @@ class DescribedCall {
         call.score_gradients.at(place).view.data = address_of(score_gradients[place]);
       }
     }
+    call.stream = {pointer_of(stream)};
+    return call;
+  }
+
+  void run(const Addresses& addresses, Address workspace, Address stream, const std::vector<Address>& score_gradients) {
+    Call call = placed(addresses, stream, score_gradients);
     call.workspace = pointer_of(workspace);
     call.workspace_bytes = workspace_bytes_;
-    call.stream = {pointer_of(stream)};
     const nanobind::gil_scoped_release released;
     if constexpr (backward) {
       value_of(attention_.backward(call));
@@ -178,6 +189,42 @@ class DescribedCall {
   Call described_;
   std::int64_t workspace_bytes_ = 0;
 };
+
+/// (block_m, block_n, num_warps, num_stages).
+using Tile = std::array<int, 4>;
+
+/// What Attention::tune() found, as JSON. `progress(done, all, candidate as JSON)`.
+template <typename Call>
+std::string tune(DescribedCall<Call>& described, const typename DescribedCall<Call>::Addresses& addresses,
+                 Address stream, const std::vector<Address>& score_gradients, const std::vector<Tile>& tiles,
+                 int most_candidates, double time_limit_seconds, bool remember, const nanobind::object& progress) {
+  TuneOptions options;
+  for (const auto& [block_m, block_n, num_warps, num_stages] : tiles) {
+    options.tiles.push_back({block_m, block_n, num_warps, num_stages});
+  }
+  options.most_candidates = most_candidates;
+  options.time_limit_seconds = time_limit_seconds;
+  options.remember = remember;
+  if (!progress.is_none()) {
+    options.progress = [&progress](int done, int all, const TunedCandidate& candidate) {
+      const nanobind::gil_scoped_acquire locked;
+      progress(done, all, reports::to_json(candidate).dump());
+    };
+  }
+  const Call call = described.placed(addresses, stream, score_gradients);
+  const nanobind::gil_scoped_release released;
+  return reports::to_json(value_of(described.attention().tune(call, options))).dump();
+}
+
+/// The tiles that the call's kernel may have, as JSON.
+template <typename Call>
+std::string tiles_of(DescribedCall<Call>& described) {
+  reports::Json tiles = reports::Json::array();
+  for (const TileResources& resources : value_of(described.attention().tiles(described.described()))) {
+    tiles.push_back(reports::to_json(resources));
+  }
+  return tiles.dump();
+}
 
 template <typename Call>
 void bind_call(nanobind::module_& module, const char* name) {
@@ -197,6 +244,9 @@ void bind_call(nanobind::module_& module, const char* name) {
   described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
   described.def("run", &Described::run, arg("addresses"), arg("workspace"), arg("stream"),
                 arg("score_gradients") = std::vector<Address>{});
+  described.def("tune", &tune<Call>, arg("addresses"), arg("stream"), arg("score_gradients"), arg("tiles"),
+                arg("most_candidates"), arg("time_limit_seconds"), arg("remember"), arg("progress").none());
+  described.def("tiles", &tiles_of<Call>);
 }
 
 using Forward = DescribedCall<ForwardCall>;

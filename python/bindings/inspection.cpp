@@ -36,6 +36,8 @@ nanobind::dict dictionary_of(const DirectionPlan& plan) {
   fields["lowering_reason"] = plan.lowering_reason;
   fields["kernel_family"] = plan.kernel_family;
   fields["kernel_family_reason"] = plan.kernel_family_reason;
+  fields["tile"] = plan.tile;
+  fields["tile_reason"] = plan.tile_reason;
   fields["spec"] = plan.spec;
   fields["block_m"] = plan.block_m;
   fields["block_n"] = plan.block_n;

@@ -7,6 +7,7 @@ See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
 
 from . import explanation, masks
 from .attention import attention
+from .config import Config, read_triton_autotune
 from .doctor import doctor
 from .errors import (BadArgumentError, BadExpressionError, CompileError, DeviceError, FlashspanError, InputOutputError,
                      KernelSpillsError, MissingComponentError, NoDeviceError, NotPreparedError, TimedOutError, TraceError,
@@ -17,6 +18,7 @@ from .score import Score
 from .tensors import torch_module
 from .trace import lookup
 from .traced import maximum, minimum, where
+from .tuning import TuneResult, tune
 
 if torch_module() is not None:
     from . import torch_ops  # so that torch.ops.flashspan is there; without torch nothing needs it
@@ -24,8 +26,9 @@ if torch_module() is not None:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
-    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError", "TraceError", "UnsupportedError",
+    "BadArgumentError", "BadExpressionError", "CompileError", "Config", "DeviceError", "FlashspanError", "InputOutputError",
+    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError", "TraceError", "TuneResult",
+    "UnsupportedError",
     "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze", "lookup", "masks", "maximum", "minimum", "prepare",
-    "where",
+    "read_triton_autotune", "tune", "where",
 ]

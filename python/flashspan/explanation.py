@@ -42,6 +42,8 @@ class DirectionPlan:
     spec: str
     block_m: int
     block_n: int
+    tile: str
+    tile_reason: str
     flops: float
 
 
@@ -68,6 +70,7 @@ class Explanation:
             lines.append(f"{plan.direction:10} {plan.lowering}: {plan.lowering_reason}")
             if plan.kernel_family:
                 lines.append(f"           {plan.kernel_family} kernels: {plan.kernel_family_reason}")
+            lines.append(f"           tile {plan.tile}: {plan.tile_reason}")
         return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ every tensor that is read: in graphs of torch.compile, in CUDA graphs and in aut
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,6 +62,31 @@ def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
         prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, mask_text, mask_tensors,
                                        score_text, score_tensors, wanted, *options))
     return prepared
+
+
+def placed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
+           scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None,
+           backward: bool) -> Iterator[tuple[str, Any, tuple]]:
+    """(direction, described call, (addresses, stream, addresses of score gradients)) of `attention`, and with `backward` of its
+    backward, which reads what the forward has written by then. The tensors live as long as the iterator."""
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    query, key, value, sink = inputs[:4]
+    query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
+    _check_ranks(query, key, value, layout)
+    out, lse = _out_like(query, value), _lse_like(query, layout)
+    stream = _stream(query)
+    given = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr())
+    yield "forward", _forward_call(query, key, value, sink, out, lse, *inputs[4:10]), (given, stream, [])
+    if not backward:
+        return
+    mask_text, mask_tensors, score_text, score_tensors, *options = inputs[4:]
+    wanted = [tensor.requires_grad for tensor in score_tensors]
+    results = _gradients_like(query, key, value, sink, score_tensors, wanted)
+    out_gradient = torch.ones_like(out)
+    call = _backward_call(out_gradient, None, query, key, value, sink, out, lse, results, mask_text, mask_tensors, score_text,
+                          score_tensors, wanted, *options)
+    addresses = (*given, out_gradient.data_ptr(), 0, *(result.data_ptr() for result in results[:4]))
+    yield "backward", call, (addresses, stream, [result.data_ptr() for result in results[4]])
 
 
 def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:

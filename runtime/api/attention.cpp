@@ -2,8 +2,12 @@
 #include "flashspan/attention.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/api/backends.hpp"
 #include "runtime/api/kernel_records.hpp"
@@ -13,11 +17,15 @@
 #include "runtime/api/provider_options.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
+#include "runtime/api/tuner.hpp"
+#include "runtime/api/tuning_files.hpp"
 #include "runtime/attention/attention_op.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/compile_limits.hpp"
 #include "runtime/attention/compile_queue.hpp"
 #include "runtime/attention/prepare_all.hpp"
+#include "runtime/attention/tuning_table.hpp"
+#include "runtime/attention/validate.hpp"
 
 namespace flashspan {
 
@@ -34,6 +42,15 @@ Result<KernelRecord> record_of(const Result<attention::KernelProvider::Provided>
   return record_of(*provided);
 }
 
+/// Those that calls on this device may go by. The compiler is opened only if there are any.
+std::vector<TuningRecord> tunings_of(backend::Backend& backend, std::vector<TuningRecord> records) {
+  records = attention::records_of_device(std::move(records), backend.facts(), std::nullopt);
+  if (records.empty()) return records;
+  const auto compiler = backend.compiler_identity();
+  return attention::records_of_device(std::move(records), backend.facts(),
+                                      compiler ? std::optional(*compiler) : std::nullopt);
+}
+
 }  // namespace
 
 struct Attention::State {
@@ -45,6 +62,16 @@ struct Attention::State {
 
   attention::AttentionOp op;
   Mask full = Mask::full();
+  std::optional<std::filesystem::path> tuning_file;
+  std::mutex tuning_mutex;
+  std::vector<TuningRecord> tunings;  ///< of this device and compiler, those of this process last
+
+  /// Adds to what calls take their tiles from.
+  void add_tunings(const std::vector<TuningRecord>& records) {
+    const std::scoped_lock lock(tuning_mutex);
+    tunings.insert(tunings.end(), records.begin(), records.end());
+    op.use_tuned(std::make_unique<const attention::TunedTiles>(tunings));
+  }
 
   template <typename Call>
   void fill_common(const Call& call, attention::AttentionCall& filled) const {
@@ -60,6 +87,7 @@ struct Attention::State {
     filled.workspace = call.workspace;
     filled.workspace_bytes = call.workspace_bytes;
     filled.plan = call.plan;
+    filled.tile = call.tile;
     filled.stream = call.stream;
   }
 
@@ -116,7 +144,13 @@ Result<Attention> Attention::open(Device device, const AttentionOptions& options
   if (!shared) return shared.error();
   auto kernels = std::make_shared<attention::KernelProvider>(
       *backend, api::open_kernel_cache(folder, layers, log, *std::move(shared)), std::move(providing));
-  return Attention(std::make_shared<State>(*std::move(backend), std::move(kernels), options.compile_threads));
+  auto state = std::make_shared<State>(*backend, std::move(kernels), options.compile_threads);
+  state->tuning_file = api::tuning_file(settings, options.tuning_file, folder);
+  if (auto found = tunings_of(**backend, api::read_tunings(settings, options.tuning_file, folder, layers, log));
+      !found.empty()) {
+    state->add_tunings(found);
+  }
+  return Attention(std::move(state));
 }
 
 Device Attention::device() const { return state_->op.facts().device; }
@@ -147,6 +181,31 @@ std::vector<Result<KernelRecord>> Attention::prepare_all(const std::vector<AnyCa
   };
   attention::prepare_all(state_->op, state_->op.queue(), filled, {options.time_out_seconds, done});
   return records;
+}
+
+Result<std::vector<TileResources>> Attention::tiles(const AnyCall& call) const {
+  attention::AttentionCall filled =
+      std::visit([this](const auto& direction) { return state_->call_of(direction); }, call);
+  filled.tile.reset();
+  const auto spec = state_->op.untuned_spec_of(filled);
+  if (!spec) return spec.error();
+  const auto shape = attention::validate(filled, state_->op.facts());
+  if (!shape) return shape.error();
+  return api::tile_resources(*spec, filled.mask->light, *shape, state_->op.facts().processors);
+}
+
+Result<TuneReport> Attention::tune(const AnyCall& call, const TuneOptions& options) {
+  const attention::AttentionCall filled =
+      std::visit([this](const auto& direction) { return state_->call_of(direction); }, call);
+  auto report = api::tune(state_->op, filled, options);
+  if (!report || !options.remember) return report;
+  state_->add_tunings({report->best});
+  if (!state_->tuning_file) return report;
+  // What was measured is not lost for want of a file.
+  const auto written = merge_tuning_records(state_->tuning_file->string(), {report->best});
+  report->remembered = written.has_value();
+  if (!written) report->not_remembered = written.error().message();
+  return report;
 }
 
 Result<void> Attention::freeze(MissPolicy on_miss) { return state_->op.freeze(on_miss); }

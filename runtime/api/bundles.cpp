@@ -1,15 +1,19 @@
 // bundles.cpp -- entries between caches and bundles.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cache/bundle_file.hpp"
 #include "flashspan/bundle.hpp"
+#include "flashspan/tuning.hpp"
 #include "runtime/api/cache_entries.hpp"
+#include "runtime/api/tuning_files.hpp"
 #include "runtime/attention/kernel_metadata.hpp"
 #include "runtime/attention/tensor_rule.hpp"
+#include "runtime/attention/tuning_table.hpp"
 
 namespace flashspan {
 
@@ -18,7 +22,9 @@ namespace {
 /// The alias of an entry whose metadata name none is its key.
 cache::BundledEntry bundled(const cache::KernelKey& key, cache::Entry entry) {
   cache::KernelKey alias = key;
-  if (const auto metadata = attention::metadata_from_text(entry.metadata)) {
+  if (api::tuning_text(entry)) {
+    alias = api::tuning_alias();
+  } else if (const auto metadata = attention::metadata_from_text(entry.metadata)) {
     alias = cache::KernelKey::from_text(metadata->alias).value_or(key);
   }
   return {key, alias, std::move(entry)};
@@ -38,6 +44,22 @@ ReadItem read_item(const cache::BundleFile& bundle, const cache::BundleFile::Ite
   read.listed.valid = read.entry.has_value();
   if (read.entry) read.listed.metadata = read.entry->metadata;
   return read;
+}
+
+/// A tuning file joins that of the cache; everything else is an entry of it. Error: io_error.
+Result<void> import_entry(cache::DiskStore& store, const cache::KernelKey& key, const cache::Entry& entry) {
+  const auto tunings = api::tuning_text(entry);
+  if (!tunings) return store.write(key, entry);
+  return merge_tuning_records((store.directory() / api::tuning_file_name).string(),
+                              attention::records_from_text(*tunings));
+}
+
+/// The tuning file of a cache, if it has one, as an entry of a bundle.
+std::optional<cache::BundledEntry> tunings_of(const cache::DiskStore& store) {
+  const auto records = read_tuning_file((store.directory() / api::tuning_file_name).string());
+  if (!records || records->empty()) return std::nullopt;
+  const std::string text = attention::merged_text("", *records);
+  return cache::BundledEntry{api::tuning_key(text), api::tuning_alias(), api::tuning_entry(text)};
 }
 
 /// Calls visit(item read) for every item of the bundle. Error: as BundleFile::open(), and what visit() returns.
@@ -94,6 +116,15 @@ Result<std::vector<CacheEntry>> export_cache(const std::optional<std::string>& c
     entries.push_back(bundled(candidate.key, *std::move(entry)));
     written.push_back(api::public_entry(std::move(candidate)));
   }
+  if (auto tunings = keys.empty() ? tunings_of(*store) : std::nullopt) {
+    cache::StoredEntry listed;
+    listed.key = tunings->key;
+    listed.bytes = static_cast<std::int64_t>(tunings->entry.artifact.size());
+    listed.metadata = tunings->entry.metadata;
+    listed.valid = true;
+    written.push_back(api::public_entry(std::move(listed)));
+    entries.push_back(*std::move(tunings));
+  }
   if (auto done = cache::write_bundle(path, std::move(entries)); !done) return done.error();
   return written;
 }
@@ -104,7 +135,7 @@ Result<std::vector<CacheEntry>> import_bundle(const std::string& path, const std
   std::vector<CacheEntry> entries;
   const auto done = for_each_item(path, [&](ReadItem item) -> Result<void> {
     if (item.entry) {
-      if (auto written = store->write(item.listed.key, *item.entry); !written) return written;
+      if (auto written = import_entry(*store, item.listed.key, *item.entry); !written) return written;
     }
     entries.push_back(api::public_entry(std::move(item.listed)));
     return {};

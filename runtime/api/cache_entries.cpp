@@ -1,17 +1,34 @@
 #include "runtime/api/cache_entries.hpp"
 
+#include <string>
 #include <utility>
 
 #include "runtime/api/log_sink.hpp"
 #include "runtime/api/settings.hpp"
+#include "runtime/api/triton_entry.hpp"
+#include "runtime/api/tuning_files.hpp"
 #include "runtime/attention/kernel_metadata.hpp"
 
 namespace flashspan::api {
 
+namespace {
+
+/// One line on what an entry is.
+std::string summary_of(const std::string& metadata) {
+  if (const auto kernel = attention::metadata_from_text(metadata)) return kernel->summary;
+  if (metadata == tuning_metadata) return "tuned tiles";
+  if (const auto kernel = triton_kernel_of({metadata, {}})) {
+    return "triton " + to_string(kernel->arch) + " " + kernel->name;
+  }
+  return "";
+}
+
+}  // namespace
+
 CacheEntry public_entry(cache::StoredEntry stored) {
   CacheEntry entry;
   entry.key = stored.key.to_text();
-  if (const auto metadata = attention::metadata_from_text(stored.metadata)) entry.spec = metadata->summary;
+  entry.spec = summary_of(stored.metadata);
   entry.metadata = std::move(stored.metadata);
   entry.bytes = stored.bytes;
   entry.last_used_unix_seconds = stored.modified_unix_seconds;

@@ -87,6 +87,7 @@ attention::SpecChoice choice_of(const Task& task, const Compilation& compilation
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
   choice.needs.deterministic = request.deterministic;
+  choice.tile = request.tile;
   return choice;
 }
 

@@ -1,13 +1,22 @@
 // inspect_explain.cpp -- the path from mask to kernel with its values, without compiling or launching.
+#include <array>
+#include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "codegen/kernel/resource_model.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "codegen/mask/score_derivative.hpp"
 #include "codegen/mask/simplify.hpp"
 #include "flashspan/inspect.hpp"
+#include "runtime/api/log_sink.hpp"
+#include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
+#include "runtime/api/tuner.hpp"
+#include "runtime/api/tuning_files.hpp"
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/tuning_table.hpp"
 #include "runtime/attention/validate.hpp"
 #include "runtime/attention/validate_program.hpp"
 
@@ -60,8 +69,8 @@ double flops_per_pair(Direction direction, const AttentionShape& shape) {
   return 0;
 }
 
-Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, const Score* score,
-                                     const AttentionShape& shape, DType dtype, std::optional<Arch> arch) {
+Result<kernel::KernelSpec> spec_of(Direction direction, const Mask& mask, const Score* score,
+                                   const AttentionShape& shape, DType dtype, std::optional<Arch> arch) {
   attention::SpecChoice choice;
   choice.direction = direction;
   choice.target.kind = arch ? DeviceKind::cuda : DeviceKind::cpu;
@@ -70,7 +79,45 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
   choice.head_dim_qk = static_cast<int>(shape.head_dim_qk);
   choice.head_dim_v = static_cast<int>(shape.head_dim_v);
   choice.few_rows = kernel::worth_splitting(shape);
-  const auto spec = attention::choose_spec(choice, mask.state(), score != nullptr ? &score->state() : nullptr);
+  return attention::choose_spec(choice, mask.state(), score != nullptr ? &score->state() : nullptr);
+}
+
+std::vector<TuningRecord> known_tunings() {
+  const api::Settings& settings = api::settings();
+  return api::read_tunings(settings, std::nullopt, api::cache_folder(settings, std::nullopt),
+                           api::cache_layers(settings, std::nullopt), api::standard_log(settings.log));
+}
+
+std::string milliseconds_text(double milliseconds) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.3f ms", milliseconds);
+  return buffer.data();
+}
+
+struct TileChoice {
+  TileConfig tile;
+  std::string reason;
+};
+
+/// As calls choose it on the device of the result that is found, which need not be here.
+TileChoice choose_tile(const kernel::KernelSpec& spec, const AttentionShape& shape,
+                       const attention::TunedTiles& tuned) {
+  const auto found = tuned.find(spec, shape);
+  if (!found) {
+    const bool modelled = !kernel::is_in_table(spec);
+    return {spec.tile, modelled ? "not tuned: the resource model's best" : "not tuned: the built-in table"};
+  }
+  const TuningRecord& record = found->record;
+  return {found->tile, std::string("tuned for ") +
+                           (found->same_class ? "this class of shapes" : "the nearest class of shapes") + " on " +
+                           record.device + ", " + record.date + ": " + milliseconds_text(record.milliseconds) +
+                           ", the default " + milliseconds_text(record.default_milliseconds)};
+}
+
+Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, const Score* score,
+                                     const AttentionShape& shape, DType dtype, std::optional<Arch> arch,
+                                     const attention::TunedTiles& tuned) {
+  auto spec = spec_of(direction, mask, score, shape, dtype, arch);
   if (!spec) return spec.error();
   const mask::Lowering& lowering = attention::lowering_of(mask.state(), direction);
   DirectionPlan plan;
@@ -79,6 +126,10 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
   plan.lowering_reason = spec->lowering == lowering.kind ? lowering.reason : "the mma backward evaluates open tiles";
   if (arch) plan.kernel_family = to_string(spec->family);
   plan.kernel_family_reason = kernel::choose_family(*spec).reason;
+  const TileChoice chosen = choose_tile(*spec, shape, tuned);
+  spec->tile = chosen.tile;
+  plan.tile = to_string(chosen.tile);
+  plan.tile_reason = chosen.reason;
   plan.spec = spec->to_text();
   plan.block_m = spec->tile.block_m;
   plan.block_n = spec->tile.block_n;
@@ -86,6 +137,16 @@ Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, cons
 }
 
 }  // namespace
+
+Result<std::vector<TileResources>> tile_candidates(const Mask& mask, const Score* score, const AttentionShape& shape,
+                                                   DType dtype, Direction direction, std::optional<Arch> arch) {
+  if (auto legal = attention::check_shape(shape); !legal) return legal.error();
+  const DeviceKind kind = arch ? DeviceKind::cuda : DeviceKind::cpu;
+  if (auto served = attention::check_dtype_and_head_dims(dtype, shape, kind); !served) return served.error();
+  const auto spec = spec_of(direction, mask, score, shape, dtype, arch);
+  if (!spec) return spec.error();
+  return api::tile_resources(*spec, mask.state().light, shape, kernel::CallSize{}.processors);
+}
 
 Result<Explanation> explain(const Mask& mask, const Score* score, const AttentionShape& shape, DType dtype,
                             std::optional<Arch> arch) {
@@ -97,8 +158,9 @@ Result<Explanation> explain(const Mask& mask, const Score* score, const Attentio
     if (auto fits = attention::check_program("score", score->state(), shape, Device{}); !fits) return fits.error();
   }
   Explanation explanation;
+  const attention::TunedTiles tuned(known_tunings());
   for (Direction direction : {Direction::forward, Direction::backward}) {
-    auto plan = plan_direction(direction, mask, score, shape, dtype, arch);
+    auto plan = plan_direction(direction, mask, score, shape, dtype, arch, tuned);
     if (!plan) return plan.error();
     explanation.directions.push_back(std::move(*plan));
   }

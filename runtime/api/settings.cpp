@@ -70,6 +70,7 @@ Settings read_settings(const Environment& environment) {
   settings.log = given("FLASHSPAN_LOG");
   settings.cache_path = given("FLASHSPAN_CACHE_PATH");
   settings.accept_other_nvrtc = given("FLASHSPAN_ACCEPT_OTHER_NVRTC");
+  settings.tuning_file = given("FLASHSPAN_TUNING_FILE");
   settings.max_loaded_kernels = given("FLASHSPAN_MAX_LOADED_KERNELS");
   settings.network_plugin = given("FLASHSPAN_NETWORK_PLUGIN");
   settings.service = given("FLASHSPAN_SERVICE");

@@ -25,6 +25,7 @@ struct Settings {
   std::optional<std::string> log;                 ///< FLASHSPAN_LOG: a level, and a sink behind a colon
   std::optional<std::string> cache_path;          ///< FLASHSPAN_CACHE_PATH: folders and bundles, ':' between them
   std::optional<std::string> accept_other_nvrtc;  ///< FLASHSPAN_ACCEPT_OTHER_NVRTC: 0 or 1
+  std::optional<std::string> tuning_file;         ///< FLASHSPAN_TUNING_FILE
   std::optional<std::string> max_loaded_kernels;  ///< FLASHSPAN_MAX_LOADED_KERNELS
   std::optional<std::string> network_plugin;      ///< FLASHSPAN_NETWORK_PLUGIN: file of the network's plug-in
   std::optional<std::string> service;             ///< FLASHSPAN_SERVICE: address of a compile service

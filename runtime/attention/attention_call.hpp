@@ -10,6 +10,7 @@
 #include "codegen/mask/lowering.hpp"
 #include "codegen/mask/program.hpp"
 #include "flashspan/core/tensor.hpp"
+#include "flashspan/core/tile_config.hpp"
 #include "flashspan/core/tile_plan.hpp"
 #include "flashspan/core/types.hpp"
 
@@ -62,6 +63,7 @@ struct AttentionCall {
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
   TilePlan* plan = nullptr;  ///< null: plan, and tell nobody
+  std::optional<TileConfig> tile;
   Stream stream;
 };
 

@@ -47,22 +47,21 @@ backend::LaunchArgs launch_args(const AttentionCall& call, const AttentionShape&
   return args;
 }
 
-Result<CheckedCall> check(const AttentionCall& call, const backend::DeviceFacts& facts) {
-  const auto shape = validate(call, facts);
-  if (!shape) return shape.error();
+/// With the call's own tile, or the built-in one. Error: as choose_spec().
+Result<kernel::KernelSpec> untuned_spec(const AttentionCall& call, const AttentionShape& shape,
+                                        const backend::DeviceFacts& facts) {
   const RowPlacement rows = row_placement(call);
   const SpecChoice choice{call.direction,
                           facts.target,
                           call.query.dtype,
-                          static_cast<int>(shape->head_dim_qk),
-                          static_cast<int>(shape->head_dim_v),
+                          static_cast<int>(shape.head_dim_qk),
+                          static_cast<int>(shape.head_dim_v),
                           score_gradient_names(call),
                           rows.aligned,
-                          kernel::worth_splitting(*shape),
-                          {call.deterministic, rows.expanded}};
-  auto spec = choose_spec(choice, *call.mask, call.score);
-  if (!spec) return spec.error();
-  return CheckedCall{std::move(*spec), launch_args(call, *shape)};
+                          kernel::worth_splitting(shape),
+                          {call.deterministic, rows.expanded},
+                          call.tile};
+  return choose_spec(choice, *call.mask, call.score);
 }
 
 /// True if the call has no result to write.
@@ -81,8 +80,30 @@ UserText user_text(const AttentionCall& call) {
   return {&call.mask->program.source(), call.score != nullptr ? &call.score->program.source() : nullptr};
 }
 
+Result<CheckedCall> AttentionOp::check(const AttentionCall& call) const {
+  const auto shape = validate(call, facts());
+  if (!shape) return shape.error();
+  auto spec = untuned_spec(call, *shape, facts());
+  if (!spec) return spec.error();
+  const TunedTiles* const tuned = tuned_.load(std::memory_order_acquire);
+  if (tuned != nullptr && !call.tile) tuned->choose(*spec, *shape);
+  return CheckedCall{std::move(*spec), launch_args(call, *shape)};
+}
+
+Result<kernel::KernelSpec> AttentionOp::untuned_spec_of(const AttentionCall& call) const {
+  const auto shape = validate(call, facts());
+  if (!shape) return shape.error();
+  return untuned_spec(call, *shape, facts());
+}
+
+void AttentionOp::use_tuned(std::unique_ptr<const TunedTiles> tiles) {
+  const std::scoped_lock lock(tuned_mutex_);
+  tuned_.store(tiles->empty() ? nullptr : tiles.get(), std::memory_order_release);
+  kept_tuned_.push_back(std::move(tiles));
+}
+
 Result<std::int64_t> AttentionOp::workspace_bytes(const AttentionCall& call) const {
-  const auto checked = check(call, facts());
+  const auto checked = check(call);
   if (!checked) return checked.error();
   return largest_workspace(*checked);
 }
@@ -106,7 +127,7 @@ Result<void> AttentionOp::freeze(MissPolicy on_miss) {
 }
 
 Result<kernel::KernelSpec> AttentionOp::spec_of(const AttentionCall& call) const {
-  auto checked = check(call, facts());
+  auto checked = check(call);
   if (!checked) return checked.error();
   return std::move(checked->spec);
 }
@@ -162,7 +183,7 @@ Result<void> AttentionOp::launch(const AttentionCall& call, const CheckedCall& c
 }
 
 Result<void> AttentionOp::run(const AttentionCall& call) {
-  auto checked = check(call, facts());
+  auto checked = check(call);
   if (!checked) return checked.error();
   if (writes_nothing(call)) return {};
   const auto provided = provide(call, *checked);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/miss_policy.hpp"
@@ -13,6 +15,7 @@
 #include "runtime/attention/compile_queue.hpp"
 #include "runtime/attention/kernel_provider.hpp"
 #include "runtime/attention/stand_ins.hpp"
+#include "runtime/attention/tuning_table.hpp"
 #include "runtime/backend/backend.hpp"
 
 namespace flashspan::attention {
@@ -40,16 +43,22 @@ class AttentionOp {
   [[nodiscard]] Result<KernelProvider::Provided> prepare(const AttentionCall& call);
   /// What prepare() asks the provider for. Error: as validate().
   [[nodiscard]] Result<kernel::KernelSpec> spec_of(const AttentionCall& call) const;
+  /// The same before any tuned tile: with the call's own tile, or the built-in one.
+  [[nodiscard]] Result<kernel::KernelSpec> untuned_spec_of(const AttentionCall& call) const;
+  [[nodiscard]] const std::shared_ptr<backend::Backend>& backend() const { return backend_; }
   [[nodiscard]] const std::shared_ptr<KernelProvider>& kernels() const { return kernels_; }
   /// For compiles beside calls.
   [[nodiscard]] CompileQueue& queue() { return queue_; }
   /// What run() does from now on about a kernel that it would have to compile. prepare() always compiles.
   /// Error: as StandIns::make(), for MissPolicy::interpret; the policy is then as before.
   [[nodiscard]] Result<void> freeze(MissPolicy on_miss);
+  /// From now on calls without a tile of their own take theirs from this table, where it has one.
+  void use_tuned(std::unique_ptr<const TunedTiles> tiles);
   /// Error, before anything is queued: as validate(), KernelProvider::get(), check_plan() and the back end.
   [[nodiscard]] Result<void> run(const AttentionCall& call);
 
  private:
+  [[nodiscard]] Result<CheckedCall> check(const AttentionCall& call) const;
   /// The kernel of a call that is about to be queued. Error: as KernelProvider::get(), and if it is not on the device,
   /// workspace_too_small, and bad_argument if the call's stream is being captured.
   [[nodiscard]] Result<KernelProvider::Provided> provide(const AttentionCall& call, const CheckedCall& checked);
@@ -66,7 +75,10 @@ class AttentionOp {
   std::shared_ptr<backend::Backend> backend_;
   std::shared_ptr<KernelProvider> kernels_;
   std::atomic<MissPolicy> on_miss_ = MissPolicy::compile;
-  CompileQueue queue_;  // its tasks end before the others go
+  std::atomic<const TunedTiles*> tuned_ = nullptr;  ///< the last of those kept, so that a call takes no lock
+  std::mutex tuned_mutex_;
+  std::vector<std::unique_ptr<const TunedTiles>> kept_tuned_;  ///< calls may still be reading an older one
+  CompileQueue queue_;                                         // its tasks end before the others go
   StandIns stand_ins_{kernels_, queue_};
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "codegen/kernel/resource_model.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "runtime/attention/validate.hpp"
 
@@ -32,6 +33,14 @@ Result<kernel::KernelSpec> interpreted_spec(const kernel::KernelSpec& spec) {
                  "scores as they are: score programs are compiled into their kernels", ""};
   }
   return kernel::default_tile(spec, false).error();
+}
+
+/// The spec with the tile asked for in place of its own. Error: kernel::check_tile().
+Result<kernel::KernelSpec> with_tile(kernel::KernelSpec spec, const std::optional<TileConfig>& tile) {
+  if (!tile) return spec;
+  spec.tile = *tile;
+  if (auto legal = kernel::check_tile(spec); !legal) return legal.error();
+  return spec;
 }
 
 }  // namespace
@@ -67,7 +76,10 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   if (score != nullptr) spec.score = score->signature;
   spec.score_gradients = choice.score_gradients;
   spec.aligned = choice.aligned;
-  if (lowering_of(mask, choice.direction).kind == mask::LoweringKind::interpreted) return interpreted_spec(spec);
+  if (lowering_of(mask, choice.direction).kind == mask::LoweringKind::interpreted) {
+    auto general = interpreted_spec(spec);
+    return general ? with_tile(*std::move(general), choice.tile) : general;
+  }
   spec.family = kernel::choose_family(spec, choice.needs).family;
   spec.two_passes = kernel::takes_two_passes(spec, choice.needs);
   spec.lowering = kernel::served_lowering(spec, lowering_of(mask, choice.direction).kind);
@@ -75,7 +87,7 @@ Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask
   const auto tile = kernel::default_tile(spec, mask.light);
   if (!tile) return tile.error();
   spec.tile = *tile;
-  return spec;
+  return with_tile(std::move(spec), choice.tile);
 }
 
 }  // namespace flashspan::attention

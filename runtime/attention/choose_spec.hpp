@@ -1,6 +1,7 @@
 // choose_spec.hpp -- from a checked call to its KernelSpec: the last pure step before a kernel is looked up.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "codegen/kernel/kernel_spec.hpp"
@@ -22,9 +23,10 @@ struct SpecChoice {
   bool aligned = true;
   bool few_rows = false;  ///< kernel::worth_splitting() of the call's shape
   kernel::FamilyNeeds needs;
+  std::optional<TileConfig> tile;  ///< nothing: kernel::default_tile()
 };
 
-/// Error: unsupported, if no tile fits the head dims on the target.
+/// Error: unsupported, if no tile fits the head dims on the target; kernel::check_tile() of a tile that is asked for.
 [[nodiscard]] Result<kernel::KernelSpec> choose_spec(const SpecChoice& choice, const BoundMask& mask,
                                                      const BoundScore* score);
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ struct DeviceFacts {
   kernel::Target target;
   std::string name;    ///< "NVIDIA H200", or the CPU's model name
   std::string detail;  ///< one line: driver version, vector width, ...
+  std::string driver;  ///< version, "13.0"; empty where there is none
   std::int64_t memory_bytes = 0;
   int processors = 0;  ///< SMs, or hardware threads
 };
@@ -118,6 +120,9 @@ class Backend {
   /// (CUDA); the CPU returns when it is done.
   [[nodiscard]] virtual Result<void> run(LoadedKernel& kernel, const kernel::KernelSpec& spec,
                                          const LaunchArgs& args) = 0;
+  /// Milliseconds that the device takes for what `queue` puts on the stream. Waits for it.
+  /// Error: that of `queue`, and of the work itself.
+  [[nodiscard]] virtual Result<double> measure(Stream stream, const std::function<Result<void>()>& queue) = 0;
 };
 
 }  // namespace flashspan::backend

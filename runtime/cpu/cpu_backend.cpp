@@ -124,6 +124,13 @@ Result<void> CpuBackend::run(backend::LoadedKernel& kernel, const kernel::Kernel
   return {};
 }
 
+Result<double> CpuBackend::measure(Stream /*stream*/, const std::function<Result<void>()>& queue) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (auto done = queue(); !done) return done.error();
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
+  return elapsed.count();
+}
+
 }  // namespace flashspan::cpu
 
 extern "C" __attribute__((visibility("default"))) void* flashspan_cpu_backend(int abi) {

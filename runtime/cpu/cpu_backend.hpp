@@ -41,6 +41,7 @@ class CpuBackend final : public backend::Backend {
                                              const backend::LaunchArgs& args) const override;
   [[nodiscard]] Result<void> run(backend::LoadedKernel& kernel, const kernel::KernelSpec& spec,
                                  const backend::LaunchArgs& args) override;
+  [[nodiscard]] Result<double> measure(Stream stream, const std::function<Result<void>()>& queue) override;
 
  private:
   backend::DeviceFacts facts_;

@@ -14,6 +14,7 @@
 #include "runtime/cuda/launch_grids.hpp"
 #include "runtime/cuda/nvrtc_compiler.hpp"
 #include "runtime/cuda/program_code.hpp"
+#include "runtime/cuda/stream_timer.hpp"
 #include "runtime/cuda/tensor_maps.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 
@@ -163,6 +164,7 @@ class CudaBackend final : public backend::Backend {
 
   [[nodiscard]] Result<void> run(backend::LoadedKernel& kernel, const KernelSpec& spec,
                                  const LaunchArgs& args) override;
+  [[nodiscard]] Result<double> measure(Stream stream, const std::function<Result<void>()>& queue) override;
 
  private:
   [[nodiscard]] Error no_device() const {
@@ -221,6 +223,13 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
     }
   }
   return launch_score_gradients(loaded, spec, args, call);
+}
+
+Result<double> CudaBackend::measure(Stream stream, const std::function<Result<void>()>& queue) {
+  if (device_.driver == nullptr) return no_device();
+  const ContextScope scope(device_);
+  if (!scope.entered()) return scope.entered().error();
+  return stream_milliseconds(*device_.driver, static_cast<CUstream>(stream.handle), queue);
 }
 
 }  // namespace

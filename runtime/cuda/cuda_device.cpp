@@ -106,6 +106,7 @@ Result<backend::DeviceFacts> CudaDevice::facts() const {
   facts.device = Device{DeviceKind::cuda, ordinal};
   facts.target = kernel::Target{DeviceKind::cuda, arch_for(*capability).value_or(Arch{})};
   facts.name = name.data();
+  facts.driver = cuda_version_text(version);
   facts.detail = "compute capability " + to_text(*capability) + ", driver for CUDA " + cuda_version_text(version) +
                  ", " + std::to_string(shared) + " bytes of shared memory per block";
   facts.memory_bytes = static_cast<std::int64_t>(memory);

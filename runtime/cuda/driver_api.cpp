@@ -59,6 +59,8 @@ void resolve_all(Resolver& resolve, DriverApi& api) {
   resolve(api.event_destroy, "cuEventDestroy", 4000);
   resolve(api.event_record, "cuEventRecord", 2000);
   resolve(api.event_query, "cuEventQuery", 2000);
+  resolve(api.event_synchronize, "cuEventSynchronize", 2000);
+  resolve(api.event_elapsed_time, "cuEventElapsedTime", 2000);
   resolve(api.thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010);
   resolve(api.library_load_data, "cuLibraryLoadData", 12000);
   resolve(api.library_unload, "cuLibraryUnload", 12000);

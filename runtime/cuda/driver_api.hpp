@@ -38,6 +38,8 @@ struct DriverApi {
   CUresult (*event_destroy)(CUevent event) = nullptr;
   CUresult (*event_record)(CUevent event, CUstream stream) = nullptr;
   CUresult (*event_query)(CUevent event) = nullptr;
+  CUresult (*event_synchronize)(CUevent event) = nullptr;
+  CUresult (*event_elapsed_time)(float* milliseconds, CUevent begin, CUevent end) = nullptr;
   CUresult (*thread_exchange_stream_capture_mode)(int* mode) = nullptr;
 
   CUresult (*library_load_data)(CUlibrary* library, const void* code, void* jit_options, void** jit_values,

@@ -29,6 +29,16 @@ inline constexpr int device_attribute_max_shared_memory_per_block_optin = 97;
 
 // CUfunction_attribute
 inline constexpr int function_attribute_max_dynamic_shared_size_bytes = 8;
+inline constexpr int function_attribute_non_portable_cluster_size_allowed = 14;
+
+// CUlaunchAttributeID
+inline constexpr int launch_attribute_cooperative = 2;
+inline constexpr int launch_attribute_cluster_dimension = 4;
+inline constexpr int launch_attribute_cluster_scheduling = 5;
+inline constexpr int launch_attribute_programmatic_serialization = 6;
+
+// CUclusterSchedulingPolicy
+inline constexpr int cluster_scheduling_spread = 1;
 
 // CUstreamCaptureMode
 inline constexpr int stream_capture_mode_relaxed = 2;
@@ -37,6 +47,7 @@ inline constexpr int stream_capture_mode_relaxed = 2;
 inline constexpr int stream_capture_status_none = 0;
 
 // CUevent_flags
+inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
 
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
@@ -46,6 +57,19 @@ inline constexpr int tensor_map_interleave_none = 0;
 inline constexpr int tensor_map_swizzle_128b = 3;
 inline constexpr int tensor_map_l2_promotion_256b = 3;
 inline constexpr int tensor_map_oob_fill_none = 0;
+
+/// CUlaunchAttribute
+struct CUlaunchAttribute {
+  struct ClusterDimension {
+    unsigned x, y, z;
+  };
+  int id = 0;
+  alignas(8) union {
+    char room[64] = {};
+    int number;
+    ClusterDimension cluster;
+  } value;
+};
 
 /// CUlaunchConfig
 struct CUlaunchConfig {

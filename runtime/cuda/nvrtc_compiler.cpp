@@ -58,6 +58,15 @@ class Program {
     return bytes;
   }
 
+  [[nodiscard]] std::string ptx() const {
+    std::size_t size = 0;
+    if (api_.get_ptx_size(program_, &size) != nvrtc_success) return {};
+    std::string text(size, '\0');
+    if (api_.get_ptx(program_, text.data()) != nvrtc_success) return {};
+    text.resize(std::min(text.find('\0'), text.size()));
+    return text;
+  }
+
  private:
   const NvrtcApi& api_;
   NvrtcApi::Program program_ = nullptr;
@@ -121,7 +130,7 @@ std::vector<std::string> NvrtcCompiler::options(int major, int minor, Arch arch)
   return options;
 }
 
-Result<backend::Binary> NvrtcCompiler::compile(const kernel::SourceText& source, Arch arch) const {
+Result<void> NvrtcCompiler::check(const kernel::SourceText& source, Arch arch) const {
   if (source.language != kernel::Language::cuda) {
     return Error{ErrorCode::bad_argument, "source", "LLVM IR", "CUDA C++", ""};
   }
@@ -131,6 +140,22 @@ Result<backend::Binary> NvrtcCompiler::compile(const kernel::SourceText& source,
                      "; sm_100 and sm_120 need NVRTC 12.8 or later",
                  library_.path};
   }
+  return {};
+}
+
+Result<std::string> NvrtcCompiler::ptx(const kernel::SourceText& source, Arch arch) const {
+  if (auto checked = check(source, arch); !checked) return checked.error();
+  Program program(library_.api, source);
+  if (program.created() != nvrtc_success) {
+    return compile_failed(library_.api.get_error_string(program.created()), "nvrtcCreateProgram");
+  }
+  const int result = program.compile(options(arch));
+  if (result != nvrtc_success) return compile_failed(library_.api.get_error_string(result), program.log());
+  return program.ptx();
+}
+
+Result<backend::Binary> NvrtcCompiler::compile(const kernel::SourceText& source, Arch arch) const {
+  if (auto checked = check(source, arch); !checked) return checked.error();
   const auto start = std::chrono::steady_clock::now();
   Program program(library_.api, source);
   if (program.created() != nvrtc_success) {

@@ -38,7 +38,13 @@ class NvrtcCompiler {
   /// is not meant to, or ptxas serialised its products.
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, Arch arch) const;
 
+  /// The PTX that the machine code of compile() is made of. Error: as compile(), but for what only the cubin shows.
+  [[nodiscard]] Result<std::string> ptx(const kernel::SourceText& source, Arch arch) const;
+
  private:
+  /// Error: unsupported, bad_argument.
+  [[nodiscard]] Result<void> check(const kernel::SourceText& source, Arch arch) const;
+
   NvrtcLibrary library_;
 };
 

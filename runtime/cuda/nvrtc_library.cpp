@@ -68,7 +68,8 @@ bool resolve_all(void* handle, NvrtcApi& api) {
          resolve(handle, "nvrtcCompileProgram", api.compile_program) &&
          resolve(handle, "nvrtcGetProgramLogSize", api.get_program_log_size) &&
          resolve(handle, "nvrtcGetProgramLog", api.get_program_log) &&
-         resolve(handle, "nvrtcGetCUBINSize", api.get_cubin_size) && resolve(handle, "nvrtcGetCUBIN", api.get_cubin);
+         resolve(handle, "nvrtcGetCUBINSize", api.get_cubin_size) && resolve(handle, "nvrtcGetCUBIN", api.get_cubin) &&
+         resolve(handle, "nvrtcGetPTXSize", api.get_ptx_size) && resolve(handle, "nvrtcGetPTX", api.get_ptx);
 }
 
 /// The build id among the notes of one section (elf(5), "Notes (Nhdr)"; names and descriptors are padded to 4 bytes).

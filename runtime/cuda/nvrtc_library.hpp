@@ -36,6 +36,8 @@ struct NvrtcApi {
   int (*get_program_log)(Program program, char* log) = nullptr;
   int (*get_cubin_size)(Program program, std::size_t* size) = nullptr;
   int (*get_cubin)(Program program, char* cubin) = nullptr;
+  int (*get_ptx_size)(Program program, std::size_t* size) = nullptr;
+  int (*get_ptx)(Program program, char* ptx) = nullptr;
 };
 
 /// An opened libnvrtc; stays open for the rest of the process.

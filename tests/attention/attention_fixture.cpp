@@ -152,12 +152,14 @@ ForwardCall PlacedCall::forward_call() const {
   call.mask = mask_ ? &*mask_ : nullptr;
   call.score = score_ ? &*score_ : nullptr;
   call.scale = scenario_.scale;
+  call.tile = scenario_.forward_tile;
   return call;
 }
 
 BackwardCall PlacedCall::backward_call() const {
   BackwardCall call;
   call.deterministic = scenario_.deterministic;
+  call.tile = scenario_.backward_tile;
   call.query = query_.view();
   call.key = key_.view();
   call.value = value_.view();

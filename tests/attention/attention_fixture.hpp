@@ -55,6 +55,7 @@ struct Scenario {
   bool expanded_sink = false;      ///< stride 0: every head has the first one's
   /// Tensors of the score whose gradients are asked for; score_function's slopes number them in this order.
   std::vector<LookedUpTensor> score_gradients = {};
+  std::optional<TileConfig> forward_tile = {}, backward_tile = {};  ///< nothing: as calls choose
   // Memory arrangements; results lie as their inputs do.
   Arrangement query = {}, key = {}, value = {}, out = {}, out_gradient = {}, statistics = {}, sink = {};
   Arrangement score_gradient = {};  ///< its rows are along the last axis

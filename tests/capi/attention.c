@@ -207,11 +207,54 @@ static void test_device(DLDevice device) {
   flashspan_mask_free(on_cpu);
 }
 
+static int told = 0;
+static void count_candidate(void* user, int done, int all, const char* candidate) {
+  CHECK(done <= all);
+  CHECK(strstr(candidate, "\"outcome\"") != NULL);
+  ++*(int*)user;
+}
+
+/* Two tiles beside the default, in both directions; then a call with one of them. */
+static void test_tuning(flashspan_attention* attention, const flashspan_mask* mask) {
+  static problem p;
+  make_problem(&p);
+  flashspan_forward_call forward = forward_of(&p);
+  forward.mask = mask;
+  flashspan_backward_call backward = backward_of(&p);
+  backward.mask = mask;
+  const flashspan_tile tiles[] = {{32, 32, 1, 1}, {48, 7, 1, 1}};
+  flashspan_tune_options options = {sizeof options, tiles, 2, 0, 30, 0.1, 1, count_candidate, &told};
+  char* report = NULL;
+  CHECK_OK(flashspan_tune_forward(attention, &forward, &options, &report));
+  CHECK(told == 3);
+  CHECK(strstr(report, "\"remembered\":false") != NULL);
+  CHECK(strstr(report, "\"outcome\":\"failed\"") != NULL); /* a tile that no kernel takes */
+  flashspan_free_text(report);
+  double out[elements];
+  reference(&p, causal, NULL, 1, out, NULL);
+  for (int i = 0; i < elements; ++i) CHECK(fabs(p.out[i] - out[i]) < 1e-5);
+  CHECK_OK(flashspan_tune_backward(attention, &backward, &options, NULL));
+  CHECK(told == 6);
+  options.tiles = NULL;
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_tune_forward(attention, &forward, &options, NULL));
+
+  forward.tile = &tiles[0];
+  CHECK_OK(flashspan_forward_workspace_bytes(attention, &forward, &forward.workspace_bytes));
+  forward.workspace = workspace_of(forward.workspace_bytes);
+  memset(p.out, 0xff, sizeof p.out);
+  CHECK_OK(flashspan_forward(attention, &forward));
+  for (int i = 0; i < elements; ++i) CHECK(fabs(p.out[i] - out[i]) < 1e-5);
+  forward.tile = &tiles[1];
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_forward(attention, &forward));
+  free(forward.workspace);
+}
+
 void test_attention(flashspan_attention* attention) {
   flashspan_mask* mask = NULL;
   CHECK_OK(flashspan_mask_parse("causal", NULL, 0, NULL, 0, &mask));
   test_both_directions(attention, mask);
   test_sharing_a_plan(attention, mask);
+  test_tuning(attention, mask);
   flashspan_mask_free(mask);
   test_preparing_and_freezing();
   test_device(cpu);

@@ -17,7 +17,7 @@
 namespace flashspan::cpu_test {
 namespace {
 
-constexpr kernel::TileConfig tile{.block_m = 24, .block_n = 48};
+constexpr TileConfig tile{.block_m = 24, .block_n = 48};
 constexpr std::int64_t rows = 19;
 constexpr std::int64_t cols = 41;
 

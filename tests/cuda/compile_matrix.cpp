@@ -206,7 +206,7 @@ std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entr
   std::array<char, 160> numbers{};
   std::snprintf(numbers.data(), numbers.size(), "%7.0f ms %4d registers %4lld spilled  ", binary->report.milliseconds,
                 registers, static_cast<long long>(spills));
-  const kernel::TileConfig& tile = entry.spec.tile;
+  const TileConfig& tile = entry.spec.tile;
   return numbers.data() + entry.line + "  w" + std::to_string(tile.num_warps) + " s" + std::to_string(tile.num_stages) +
          (binary->report.log.empty() ? "" : "\n" + binary->report.log);
 }

@@ -26,6 +26,14 @@ TEST(DriverTypes, LaunchConfigHasTheLayoutOfCudaH) {
   EXPECT_EQ(offsetof(Ours, attribute_count), offsetof(Theirs, numAttrs));
 }
 
+TEST(DriverTypes, LaunchAttributesHaveTheLayoutOfCudaH) {
+  using Theirs = ::CUlaunchAttribute;
+  using Ours = ours::CUlaunchAttribute;
+  EXPECT_EQ(sizeof(Ours), sizeof(Theirs));
+  EXPECT_EQ(offsetof(Ours, id), offsetof(Theirs, id));
+  EXPECT_EQ(offsetof(Ours, value), offsetof(Theirs, value));
+}
+
 TEST(DriverTypes, NumbersAreThoseOfCudaH) {
   EXPECT_EQ(ours::cuda_success, static_cast<int>(CUDA_SUCCESS));
   EXPECT_EQ(ours::cuda_error_invalid_value, static_cast<int>(CUDA_ERROR_INVALID_VALUE));
@@ -41,6 +49,15 @@ TEST(DriverTypes, NumbersAreThoseOfCudaH) {
             static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   EXPECT_EQ(ours::function_attribute_max_dynamic_shared_size_bytes,
             static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+  EXPECT_EQ(ours::function_attribute_non_portable_cluster_size_allowed,
+            static_cast<int>(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED));
+  EXPECT_EQ(ours::launch_attribute_cooperative, static_cast<int>(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
+  EXPECT_EQ(ours::launch_attribute_cluster_dimension, static_cast<int>(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
+  EXPECT_EQ(ours::launch_attribute_cluster_scheduling,
+            static_cast<int>(CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE));
+  EXPECT_EQ(ours::launch_attribute_programmatic_serialization,
+            static_cast<int>(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+  EXPECT_EQ(ours::cluster_scheduling_spread, static_cast<int>(CU_CLUSTER_SCHEDULING_POLICY_SPREAD));
   EXPECT_EQ(ours::stream_capture_mode_relaxed, static_cast<int>(CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_EQ(ours::stream_capture_status_none, static_cast<int>(CU_STREAM_CAPTURE_STATUS_NONE));
   EXPECT_EQ(ours::tensor_map_float16, static_cast<int>(CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
@@ -49,6 +66,7 @@ TEST(DriverTypes, NumbersAreThoseOfCudaH) {
   EXPECT_EQ(ours::tensor_map_swizzle_128b, static_cast<int>(CU_TENSOR_MAP_SWIZZLE_128B));
   EXPECT_EQ(ours::tensor_map_l2_promotion_256b, static_cast<int>(CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
   EXPECT_EQ(ours::tensor_map_oob_fill_none, static_cast<int>(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  EXPECT_EQ(ours::event_default, static_cast<unsigned>(CU_EVENT_DEFAULT));
   EXPECT_EQ(ours::event_disable_timing, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
 }
 

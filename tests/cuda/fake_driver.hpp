@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -64,7 +65,11 @@ class FakeDriver {
   std::map<std::string, CUresult> failures;               ///< CUDA function -> what it returns
   std::set<CUstream> capturing;                           ///< streams in the middle of a capture
   std::set<unsigned long long> busy;                      ///< numbers of streams whose events are not reached yet
+  float elapsed_milliseconds = 0;                         ///< between any two events
   std::map<CUstream, unsigned long long> stream_numbers;  ///< where it is not the handle itself
+
+  /// In place of what our own kernels take: is told of every launch.
+  std::function<void(const CUlaunchConfig&, void** parameters)> on_foreign_launch;
 
   // What happened.
   std::vector<Call> calls;
@@ -172,6 +177,10 @@ class FakeDriver {
     launch.kernel = name_of(function);
     launch.context = current_->current_context();
     launch.config = *config;
+    if (current_->on_foreign_launch) {
+      current_->on_foreign_launch(*config, parameters);
+      return code;
+    }
     std::memcpy(&launch.mask, parameters[1], sizeof(launch.mask));
     if (launch.kernel == "plan_program") {
       std::memcpy(&launch.code, parameters[0], sizeof(launch.code));
@@ -258,6 +267,10 @@ class FakeDriver {
     api.event_destroy = event_destroy;
     api.event_record = event_record;
     api.event_query = event_query;
+    api.event_synchronize = [](CUevent) { return record("cuEventSynchronize"); };
+    api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) {
+      return *milliseconds = current_->elapsed_milliseconds, record("cuEventElapsedTime");
+    };
     api.thread_exchange_stream_capture_mode = [](int* mode) {
       return std::swap(*mode, current_->capture_mode), record("cuThreadExchangeStreamCaptureMode");
     };

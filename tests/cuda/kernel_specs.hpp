@@ -62,6 +62,8 @@ struct SpecRequest {
   const ProgramText* score = nullptr;
   const char* score_gradients = "";                           ///< as in KernelSpec; of a backward
   std::optional<mask::LoweringKind> lowering = std::nullopt;  ///< nothing: the one that a call chooses
+  std::optional<TileConfig> forward_tile = std::nullopt;      ///< nothing: the default
+  std::optional<TileConfig> backward_tile = std::nullopt;
 };
 
 /// The simplified program of the request's mask.
@@ -100,7 +102,8 @@ inline Result<kernel::KernelSpec> make_spec(const SpecRequest& request) {
   spec.split_rows = request.few_rows && kernel::can_split_rows(spec);
   const auto tile = kernel::default_tile(spec, mask::evaluates_in_few_registers(*mask));
   if (!tile) return tile.error();
-  spec.tile = *tile;
+  const auto& wanted = request.direction == Direction::forward ? request.forward_tile : request.backward_tile;
+  spec.tile = wanted.value_or(*tile);
   return spec;
 }
 

@@ -23,3 +23,7 @@ gtest_discover_tests(test_cuda_without_driver TEST_PREFIX "cuda." DISCOVERY_MODE
 # Not a test of its own: takes minutes. CI runs it.
 add_executable(compile_matrix cuda/compile_matrix.cpp)
 target_link_libraries(compile_matrix PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest ${CMAKE_DL_LIBS})
+
+# Not a test either: what the resource model's registers are taken from.
+add_executable(tile_matrix cuda/tile_matrix.cpp)
+target_link_libraries(tile_matrix PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest ${CMAKE_DL_LIBS})

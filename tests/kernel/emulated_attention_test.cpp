@@ -84,6 +84,21 @@ TEST(EmulatedAttention, OneInterpretedKernelServesEveryMask) {
   expect_passes(call);
 }
 
+/// Of those that the resource model offers, some far from the default.
+TEST(EmulatedAttention, TheTileChangesNoResult) {
+  const std::pair<TileConfig, TileConfig> tiles[]{{{64, 96, 4, 3}, {32, 32, 2, 1}},
+                                                  {{128, 32, 8, 2}, {128, 128, 8, 1}}};
+  for (const auto& [forward, backward] : tiles) {
+    SCOPED_TRACE(to_string(forward) + " and " + to_string(backward));
+    EmulatedCall call;
+    call.spec.forward_tile = forward;
+    call.spec.backward_tile = backward;
+    call.problem = random_problem({1, 1, 1, 70, 140, 32, 32}, Format::bf16);
+    call.problem.visible = causal_visible(70, 140);
+    expect_passes(call);
+  }
+}
+
 TEST(EmulatedAttention, NoMaskTakesNoPlan) {
   EmulatedCall call;
   call.spec.mask = nullptr;

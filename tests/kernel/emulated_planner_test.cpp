@@ -213,8 +213,8 @@ Tally expect_exact(const PlanRequest& request) {
   return by_query;
 }
 
-PlanRequest request_of(const Program& program, const mask::Bindings& bindings, kernel::TileConfig tile,
-                       std::int64_t q_len, std::int64_t kv_len, Direction direction = Direction::backward) {
+PlanRequest request_of(const Program& program, const mask::Bindings& bindings, TileConfig tile, std::int64_t q_len,
+                       std::int64_t kv_len, Direction direction = Direction::backward) {
   PlanRequest request;
   // A key's word has no room for more queries; no backward has such tiles.
   request.direction = tile.block_m > 128 ? Direction::forward : direction;
@@ -225,14 +225,14 @@ PlanRequest request_of(const Program& program, const mask::Bindings& bindings, k
   return request;
 }
 
-constexpr kernel::TileConfig square{.block_m = 128, .block_n = 128};
-constexpr kernel::TileConfig tall{.block_m = 192, .block_n = 80};
-constexpr kernel::TileConfig small{.block_m = 64, .block_n = 64};
+constexpr TileConfig square{.block_m = 128, .block_n = 128};
+constexpr TileConfig tall{.block_m = 192, .block_n = 80};
+constexpr TileConfig small{.block_m = 64, .block_n = 64};
 
 TEST(EmulatedPlanner, CausalTilesOnTheDiagonalAreBitTiles) {
   const Program causal = parsed("k <= q + kv_len - q_len");
   const mask::Bindings none;
-  for (const kernel::TileConfig& tile : {square, tall, small}) {
+  for (const TileConfig& tile : {square, tall, small}) {
     for (const auto& [q_len, kv_len] : {std::pair<int, int>{700, 700}, {333, 901}, {901, 333}, {1, 1000}, {1, 1}}) {
       SCOPED_TRACE(std::to_string(tile.block_m) + ", " + std::to_string(q_len) + " x " + std::to_string(kv_len));
       const Tally tally = expect_exact(request_of(causal, none, tile, q_len, kv_len));
@@ -245,7 +245,7 @@ TEST(EmulatedPlanner, TilesSayWhichRowsSeeNothingOfThem) {
   // Documents shorter than a tile: most tiles are seen by the rows of one or two groups only.
   const Program documents = parsed("q // 50 == k // 50");
   const mask::Bindings none;
-  for (const kernel::TileConfig& tile : {square, tall, small}) {
+  for (const TileConfig& tile : {square, tall, small}) {
     SCOPED_TRACE(tile.block_m);
     const Tally tally = expect_exact(request_of(documents, none, tile, 700, 690));
     EXPECT_EQ(tally.unseen_in_part > 0, tile.block_m > 64);

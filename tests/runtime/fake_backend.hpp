@@ -116,7 +116,13 @@ class FakeBackend final : public backend::Backend {
       --run_failures;
       return Error{ErrorCode::device_error, "cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED", "a working device", ""};
     }
-    return {};
+    return on_run ? on_run(spec, args) : Result<void>{};
+  }
+  /// The sum of what milliseconds_of() says of each run.
+  [[nodiscard]] Result<double> measure(Stream /*stream*/, const std::function<Result<void>()>& queue) override {
+    const int before = runs;
+    if (auto done = queue(); !done) return done.error();
+    return milliseconds_of ? (runs - before) * milliseconds_of(last_spec) : 0.0;
   }
 
   std::atomic<int> compiles = 0;
@@ -130,6 +136,8 @@ class FakeBackend final : public backend::Backend {
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();
   std::chrono::milliseconds compile_time{0};
   std::function<void()> on_compile;  ///< called inside every compile
+  std::function<Result<void>(const kernel::KernelSpec&, const backend::LaunchArgs&)> on_run;
+  std::function<double(const kernel::KernelSpec&)> milliseconds_of;  ///< one run
   kernel::Language emitted = kernel::Language::llvm_ir;
   std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
   std::string compiler = "fake 1.0";             ///< empty: there is none

@@ -33,6 +33,7 @@ ExitCode run(int argc, char** argv) {
   flashspan::tool::add_explain(application, chosen);
   flashspan::tool::add_picture(application, chosen);
   flashspan::tool::add_compile(application, chosen);
+  flashspan::tool::add_tune(application, chosen);
   flashspan::tool::add_cache(application, chosen);
   flashspan::tool::add_bundle(application, chosen);
   flashspan::tool::add_serve(application, chosen);

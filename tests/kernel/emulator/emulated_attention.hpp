@@ -25,7 +25,7 @@ struct EmulatedCall {
 struct EmulatedRun {
   oracle::Answer answer;
   EmulatedPlan forward_plan, backward_plan;
-  kernel::TileConfig forward_tile, backward_tile;
+  TileConfig forward_tile, backward_tile;
   long long bank_conflicts = 0;
 };
 

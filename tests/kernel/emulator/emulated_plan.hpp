@@ -34,7 +34,7 @@ struct EmulatedPlan {
 
 struct PlanRequest {
   Direction direction = Direction::forward;
-  kernel::TileConfig tile;
+  TileConfig tile;
   AttentionShape shape;
   const mask::Program* program = nullptr;
   const mask::Bindings* bindings = nullptr;

@@ -10,6 +10,7 @@
 
 #include "flashspan/bundle.hpp"
 #include "flashspan/inspect.hpp"
+#include "flashspan/triton.hpp"
 #include "tools/flashspan/commands/commands.hpp"
 #include "tools/flashspan/commands/options.hpp"
 #include "tools/flashspan/entry_report.hpp"
@@ -19,7 +20,8 @@ namespace {
 
 struct CacheOptions {
   std::optional<std::string> cache_dir;
-  std::string key, max_bytes, older_than, bundle, left, right;
+  std::string key, max_bytes, older_than, bundle, left, right, path;
+  std::optional<std::string> signature, triton_version;
   std::vector<std::string> keys;
   bool json = false;
 };
@@ -147,6 +149,36 @@ ExitCode run_import(const CacheOptions& options) {
   return report_moved("imported", options, *read);
 }
 
+/// A kernel of Triton's into the cache.
+ExitCode run_add(const CacheOptions& options) {
+  TritonReadOptions reading;
+  reading.signature = options.signature;
+  reading.version = options.triton_version;
+  const auto kernel = read_triton_kernel(options.path, reading);
+  if (!kernel) return report_error(kernel.error(), options.json);
+  const auto key = add_to_cache(*kernel, options.cache_dir);
+  if (!key) return report_error(key.error(), options.json);
+  Json report{{"key", *key},
+              {"name", kernel->name},
+              {"arch", to_string(kernel->arch)},
+              {"triton", kernel->version},
+              {"num_warps", kernel->num_warps},
+              {"shared_bytes", kernel->shared_bytes},
+              {"parameters", Json::array()}};
+  std::string parameters;
+  for (const TritonParameter& parameter : kernel->parameters) {
+    report["parameters"].push_back({{"name", parameter.name}, {"type", parameter.type}});
+    parameters += (parameters.empty() ? "" : ", ") + parameter.name + ": " + parameter.type;
+  }
+  if (options.json) {
+    print_json(report);
+  } else {
+    std::printf("%s  %s(%s), %s, Triton %s\n", key->c_str(), kernel->name.c_str(), parameters.c_str(),
+                to_string(kernel->arch).c_str(), kernel->version.c_str());
+  }
+  return ExitCode::ok;
+}
+
 /// Of a folder or a bundle.
 Result<std::vector<CacheEntry>> entries_of(const std::string& path) {
   return std::filesystem::is_directory(path) ? list_cache(path) : list_bundle(path);
@@ -210,6 +242,14 @@ void add_cache(CLI::App& application, ChosenCommand& chosen) {
   add("import", "Copy the entries of a bundle into the cache", run_import)
       ->add_option("BUNDLE", options->bundle, "File to read")
       ->required();
+  CLI::App* triton = add("add", "Put a kernel that Triton compiled into the cache", run_add);
+  triton
+      ->add_option("PATH", options->path,
+                   "An entry of Triton's cache (its folder, .json or .cubin), or the .c of triton.tools.compile")
+      ->required();
+  triton->add_option("--signature", options->signature,
+                     "Types of its parameters, e.g. '*fp32, i32', where no file says");
+  triton->add_option("--triton-version", options->triton_version, "Where the .json does not say");
   CLI::App* diff = add("diff", "Which entries only one of two caches or bundles has", run_diff);
   diff->add_option("LEFT", options->left, "Folder or bundle; its own entries are marked -")->required();
   diff->add_option("RIGHT", options->right, "Folder or bundle; its own entries are marked +")->required();

@@ -15,6 +15,7 @@ void add_attend(CLI::App& application, ChosenCommand& chosen);
 void add_explain(CLI::App& application, ChosenCommand& chosen);
 void add_picture(CLI::App& application, ChosenCommand& chosen);
 void add_compile(CLI::App& application, ChosenCommand& chosen);
+void add_tune(CLI::App& application, ChosenCommand& chosen);
 void add_cache(CLI::App& application, ChosenCommand& chosen);
 void add_bundle(CLI::App& application, ChosenCommand& chosen);
 void add_serve(CLI::App& application, ChosenCommand& chosen);

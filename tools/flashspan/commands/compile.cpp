@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "flashspan/emit.hpp"
 #include "flashspan/inspect.hpp"
 #include "tools/flashspan/commands/commands.hpp"
 #include "tools/flashspan/commands/options.hpp"
@@ -21,7 +22,7 @@ namespace {
 struct CompileOptions {
   MaskOptions mask;
   ShapeOptions shape;
-  std::string spec, arch, dtype = "bf16", direction = "both", source_dir;
+  std::string spec, arch, dtype = "bf16", direction = "both", source_dir, ptx_dir, c_dir, name = "attention", tile;
   std::optional<std::string> cache_dir;
   bool unaligned = false, few_rows = false, deterministic = false, json = false;
   std::vector<std::string> score_gradients;
@@ -76,6 +77,46 @@ Result<void> write_sources(const std::vector<CompiledKernel>& kernels, const std
   return {};
 }
 
+Result<void> write_text(const std::string& folder, const std::string& name, const char* option,
+                        const std::string& text) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  const std::string path = (std::filesystem::path(folder) / name).string();
+  return write_file_atomically(path, option, [&](const ByteSink& sink) { sink(text.data(), text.size()); });
+}
+
+/// PTX and C of every direction, as far as they are asked for.
+Result<void> write_programs(const CompileOptions& options, const CompileRequest& request, const AttentionShape& shape) {
+  EmitRequest emit;
+  emit.mask = request.mask;
+  emit.score = request.score;
+  emit.shape = shape;
+  emit.dtype = request.dtype;
+  emit.deterministic = request.deterministic;
+  emit.tile = request.tile;
+  emit.archs = request.archs;
+  emit.cache_dir = request.cache_dir;
+  for (const Direction direction : request.directions) {
+    emit.direction = direction;
+    emit.name = options.name + "_" + to_string(direction);
+    if (!options.ptx_dir.empty()) {
+      const auto texts = emit_ptx(emit);
+      if (!texts) return texts.error();
+      for (std::size_t i = 0; i < texts->size(); ++i) {
+        const std::string name = emit.name + "_" + to_string(emit.archs[i]) + ".ptx";
+        if (auto written = write_text(options.ptx_dir, name, "--emit-ptx", (*texts)[i]); !written) return written;
+      }
+    }
+    if (options.c_dir.empty()) continue;
+    const auto program = emit_c(emit);
+    if (!program) return program.error();
+    for (const auto& [extension, text] : {std::pair{".h", &program->header}, std::pair{".c", &program->source}}) {
+      if (auto written = write_text(options.c_dir, emit.name + extension, "--emit-c", *text); !written) return written;
+    }
+  }
+  return {};
+}
+
 Result<std::vector<CompiledKernel>> compile_file(const CompileOptions& options) {
   const auto bytes = read_file(options.spec, "--spec");
   if (!bytes) return bytes.error();
@@ -110,12 +151,20 @@ Result<std::vector<CompiledKernel>> compile_mask(const CompileOptions& options) 
   request.few_rows = options.few_rows;
   request.deterministic = options.deterministic;
   request.cache_dir = options.cache_dir;
+  if (!options.tile.empty()) {
+    const auto tile = tile_config(options.tile);
+    if (!tile) return tile.error();
+    request.tile = *tile;
+  }
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Progress progress(static_cast<int>(request.archs.size() * request.directions.size()), options.json);
-  return compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
+  auto kernels = compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
     progress.step(label_of(kernel) + ": " + (kernel.error ? to_string(kernel.error->code) : kernel.record.outcome));
   });
+  if (!kernels) return kernels;
+  if (auto written = write_programs(options, request, shape); !written) return written.error();
+  return kernels;
 }
 
 Result<std::vector<CompiledKernel>> compile(const CompileOptions& options) {
@@ -171,6 +220,15 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--source-dir", options->source_dir, "Also write the complete sources there")->type_name("DIR");
+  command->add_option("--tile", options->tile, "Instead of the default: BLOCK_MxBLOCK_N,WARPS,STAGES")
+      ->type_name("TILE");
+  command->add_option("--emit-ptx", options->ptx_dir, "Also write the PTX there")->type_name("DIR");
+  command
+      ->add_option("--emit-c", options->c_dir,
+                   "Also write NAME_forward.c, NAME_backward.c and their headers there: programs for the sizes given, "
+                   "with the machine code in them")
+      ->type_name("DIR");
+  command->add_option("--name", options->name, "Of the functions that --emit-c writes")->capture_default_str();
   add_cache_dir_option(*command, options->cache_dir);
   add_json_option(*command, options->json);
   command->callback([options, &chosen] { chosen = [options] { return run_compile(*options); }; });

@@ -75,6 +75,7 @@ void print_report(const Explanation& explanation, const AttentionShape& shape, c
     if (!plan.kernel_family.empty()) {
       std::printf("  family    %s: %s\n", plan.kernel_family.c_str(), plan.kernel_family_reason.c_str());
     }
+    std::printf("  tile      %s: %s\n", plan.tile.c_str(), plan.tile_reason.c_str());
     std::printf("  FLOPs     %.4g\n", plan.flops);
     std::printf("  kernel\n");
     print_indented(plan.spec);

@@ -87,6 +87,27 @@ Result<std::vector<Arch>> arch_list(const std::string& text) {
   return archs;
 }
 
+Result<TileConfig> tile_config(const std::string& text) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [stop, status] = std::from_chars(at, end, number);
+    if (status != std::errc()) break;
+    numbers.push_back(number);
+    at = stop;
+    const char separator = numbers.size() == 1 ? 'x' : ',';
+    if (at == end || *at != separator) break;
+    ++at;
+  }
+  if (at != end || numbers.size() < 2 || numbers.size() > 4) {
+    return Error{ErrorCode::bad_argument, "--tile", text, "BLOCK_MxBLOCK_N,WARPS,STAGES such as 128x64,8,2", ""};
+  }
+  numbers.resize(4, 1);
+  return TileConfig{numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
 namespace {
 
 /// A count with one of the suffixes.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "flashspan/core/error.hpp"
+#include "flashspan/core/tile_config.hpp"
 #include "flashspan/core/types.hpp"
 #include "tools/flashspan/mask_source.hpp"
 
@@ -27,6 +28,8 @@ void add_cache_dir_option(CLI::App& command, std::optional<std::string>& cache_d
 [[nodiscard]] Result<DType> float_dtype(const std::string& text);
 /// "sm_80,sm_90a" taken apart. Error: bad_argument.
 [[nodiscard]] Result<std::vector<Arch>> arch_list(const std::string& text);
+/// "128x64,8,2": BLOCK_M x BLOCK_N, warps, stages; the latter two are 1 if they are left out. Error: bad_argument.
+[[nodiscard]] Result<TileConfig> tile_config(const std::string& text);
 /// "512M", "3G", "100": bytes; "30d", "12h", "90": seconds. Error: bad_argument.
 [[nodiscard]] Result<std::int64_t> byte_count(const std::string& option, const std::string& text);
 [[nodiscard]] Result<std::int64_t> second_count(const std::string& option, const std::string& text);
