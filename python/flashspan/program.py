@@ -67,10 +67,15 @@ class Program:
         moved = tuple((tensor if is_torch(tensor) else torch.as_tensor(tensor)).to(device) for tensor in self.tensors)
         return self._of(self._node, moved)
 
+    def converted(self) -> Any:
+        """The same over copies, made now, of those of its tensors whose dtype is none that the library reads; else every call
+        makes them. Later values of the originals are not seen."""
+        return self._of(self._node, tuple(converted(tensor, "tensor") for tensor in self.tensors))
+
     def on_host(self) -> Any:
         """The same with its tensors in host memory, in dtypes that the library reads."""
         host = self.to("cpu") if any(cuda_device(tensor) >= 0 for tensor in self.tensors) else self
-        return self._of(self._node, tuple(converted(tensor, "tensor") for tensor in host.tensors))
+        return host.converted()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_summary(self._node)})"

@@ -1,0 +1,21 @@
+"""Changes of scores that the drop-ins share."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..score import Score
+
+
+def softcap_term(softcap: float | None) -> tuple[str, dict[str, float]]:
+    """``softcap * tanh(score / softcap)`` as a text and its numbers; 0 and None leave the score as it is."""
+    if not softcap or softcap < 0:
+        return "score", {}
+    return "softcap * tanh(score / softcap)", {"softcap": float(softcap)}
+
+
+@lru_cache(maxsize=64)
+def softcapped(softcap: float | None) -> Score | None:
+    """The soft cap alone; None if there is none."""
+    text, numbers = softcap_term(softcap)
+    return Score(text, **numbers) if numbers else None
