@@ -46,23 +46,23 @@ def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[...,
         NoDeviceError, MissingComponentError, CompileError: see `flashspan.doctor`.
     """
     calls.check_layout(layout)
-    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink)
+    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, return_lse)
     return (out, lse) if return_lse else out
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score | None, scale: float | None, layout: str,
-               deterministic: bool, sink: Any) -> tuple[Any, Any]:
-    """(out, lse), by the kind of `query`."""
+               deterministic: bool, sink: Any, return_lse: bool) -> tuple[Any, Any]:
+    """(out, lse), by the kind of `query`. Without `return_lse`, lse may be None."""
     if is_torch(query):
         from . import torch_ops
 
-        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink)
+        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink, return_lse)
     if is_numpy(query):
         return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
     if not hasattr(query, "__dlpack__"):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
     out, lse = _attention(from_dlpack(query, "query"), from_dlpack(key, "key"), from_dlpack(value, "value"), mask, score,
-                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"))
+                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"), return_lse)
     namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
     take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
-    return take(out), take(lse)
+    return take(out), lse if lse is None else take(lse)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from . import _core
-from .backends import attention_on
-from .errors import BadArgumentError
+from . import _core, log
+from .backends import attention_on, may_compile
+from .errors import BadArgumentError, FlashspanError
 from .program import bound
 
 LAYOUTS = ("bshd", "bhsd")
@@ -66,6 +66,19 @@ def backward(device: int, mask: Any, score: Any, scale: float | None, determinis
     the results: the gradients of query, key, value and of sink or None. `score_gradients`: (name in the score, description
     of the gradient) of looked-up tensors. Its ``run`` is as that of `forward`, with the addresses of those at the end."""
     return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients)
+
+
+def compile_together(device: int, call: Any, also: Callable[[], Any]) -> None:
+    """Compiles the kernels of `call` and of the call that `also` describes at the same time, where calls may compile.
+
+    Whatever is wrong with one of them is said by its own run.
+    """
+    if not may_compile():
+        return
+    try:
+        attention_on(device).prepare_all([call, also()], 0.0)
+    except FlashspanError as error:
+        log.logger.debug("not compiled ahead: %s", error)
 
 
 def names_in(score: str) -> list[str]:

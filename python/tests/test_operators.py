@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import flashspan
+from flashspan import calls
 from conftest import assert_close
 
 
@@ -172,6 +173,44 @@ def test_prepared_calls_compile_nothing(device):
     assert [record["outcome"] for record in flashspan.prepare([call])] == ["loaded", "loaded"]
 
 
+class TestTheFirstDifferentiableCall:
+    def call(self, device, number, requires_grad=True):
+        query = torch.randn(1, 30, 1, 24, device=device).half().requires_grad_(requires_grad)
+        bias = torch.zeros(40, device=device).requires_grad_(requires_grad)
+        score = flashspan.Score("score + bias[abs(q - k)]", bias=bias)
+        return dict(query=query, key=query, value=query, mask=f"(q - k) % {number} != 2", score=score)
+
+    def outcomes(self, call):
+        return [record["outcome"] for record in flashspan.prepare([call])]
+
+    def test_compiles_the_backward_beside_the_forward(self, device):
+        call = self.call(device, 17)
+        flashspan.attention(**call)
+        assert self.outcomes(call) == ["loaded", "loaded"]
+
+    def test_leaves_the_backward_alone_where_nothing_takes_a_gradient(self, device):
+        with torch.no_grad():
+            flashspan.attention(**self.call(device, 19))
+        assert self.outcomes(self.call(device, 19)) == ["loaded", "built"]
+
+    def test_is_the_only_one_that_compiles_ahead(self, device, monkeypatch):
+        described = []
+        monkeypatch.setattr(calls, "compile_together", lambda *arguments: described.append(arguments))
+        call = self.call(device, 23)
+        for _ in range(3):
+            flashspan.attention(**call)
+        assert len(described) == 1
+
+    def test_runs_even_if_the_backward_cannot_be_compiled(self, device, monkeypatch):
+        def refused(*_):
+            raise flashspan.UnsupportedError("attention", "a backward", "forwards")
+
+        monkeypatch.setattr(calls, "backward", refused)
+        out = flashspan.attention(**self.call(device, 29))
+        with pytest.raises(flashspan.UnsupportedError):
+            out.sum().backward()
+
+
 @pytest.fixture
 def thawed():
     yield
@@ -193,6 +232,14 @@ class TestFreeze:
             flashspan.attention(**other)
         flashspan.freeze("compile")
         flashspan.attention(**other)
+
+    def test_a_forward_does_not_compile_the_backward(self, device):
+        call = self.call(device, 17)
+        flashspan.prepare([call], backward=False)
+        flashspan.freeze()
+        out = flashspan.attention(**{**call, "query": call["query"].requires_grad_()})
+        with pytest.raises(flashspan.NotPreparedError):
+            out.sum().backward()
 
     def test_warns_where_it_is_asked_to(self, device, caplog):
         flashspan.freeze("warn")
