@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-import transformers
+
+transformers = pytest.importorskip("transformers")
 
 import flashspan
 from conftest import assert_close
