@@ -51,6 +51,12 @@ def device(request):
 
 
 @pytest.fixture
+def cpu():
+    _skip_without("cpu")
+    return "cpu"
+
+
+@pytest.fixture
 def cuda():
     _skip_without("cuda")
     return "cuda"
