@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from . import array_calls, calls
 from .errors import BadArgumentError
@@ -11,10 +11,27 @@ from .mask import Mask, as_mask
 from .score import Score, as_score
 from .tensors import from_dlpack, is_numpy, is_torch
 
+# A torch tensor, a NumPy array, or what else speaks DLPack.
+Array = TypeVar("Array")
+MaskLike = Mask | str | Callable[..., Any]
+ScoreLike = Score | str | Callable[..., Any]
 
-def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[..., Any] | None = None,
-              score: Score | str | Callable[..., Any] | None = None, scale: float | None = None, layout: str = "bshd",
-              return_lse: bool = False, deterministic: bool = False, sink: Any = None) -> Any:
+
+@overload
+def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", return_lse: Literal[False] = False,
+              deterministic: bool = False, sink: Any = None) -> Array: ...
+
+
+@overload
+def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", *, return_lse: Literal[True], deterministic: bool = False,
+              sink: Any = None) -> tuple[Array, Array]: ...
+
+
+def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", return_lse: bool = False, deterministic: bool = False,
+              sink: Any = None) -> Any:
     """Attention under a mask: ``softmax over visible keys of score(scale * query . key)``, applied to `value`.
 
     Args:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from . import _core, log
 from .backends import attention_on, may_compile
 from .errors import BadArgumentError, FlashspanError
-from .program import bound
+from .program import bound, read
 
 LAYOUTS = ("bshd", "bhsd")
 
@@ -83,4 +82,4 @@ def compile_together(device: int, call: Any, also: Callable[[], Any]) -> None:
 
 def names_in(score: str) -> list[str]:
     """Names of the tensors that a score looks up, in order, from its description."""
-    return json.loads(score)["tensors"] if score else []
+    return read(score)["tensors"] if score else []

@@ -46,7 +46,7 @@ class Program:
     def _set(self, node: Node, tensors: tuple) -> None:
         self._node = node
         self.tensors = tensors
-        self.description = json.dumps(node)
+        self.description = _written(node)
 
     def _check(self) -> None:
         """Errors of the text are said where it is written, not where it is used."""
@@ -84,7 +84,12 @@ class Program:
 def bound(parser: Any, text: str, described: list[tuple], shape: tuple) -> Any:
     """The extension's Mask or Score for a description, the tensors it reads as `tensors.description` gives them, and the
     sizes of the call."""
-    return _bound(parser, json.loads(text), iter(described), shape)
+    return _bound(parser, read(text), iter(described), shape)
+
+
+def read(text: str) -> Node:
+    """What a description describes."""
+    return json.loads(text, strict=False)
 
 
 def _bound(parser: Any, node: Node, tensors: Any, shape: tuple) -> Any:
@@ -106,6 +111,21 @@ def _bound(parser: Any, node: Node, tensors: Any, shape: tuple) -> Any:
 
 def _leaf(parser: Any, node: Node, tensors: Any) -> Any:
     return parser.parse(node["text"], [(name, next(tensors)) for name in node["tensors"]], node["scalars"])
+
+
+def _written(value: Any) -> str:
+    """`value` as JSON for `read`. As json.dumps, but torch's compiler can follow it into a constant of its graph."""
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{_written(key)}: {_written(item)}" for key, item in value.items()]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([_written(item) for item in value]) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
 
 
 def _number(value: Any) -> int | float:

@@ -147,6 +147,17 @@ def test_gradient_checkpointing(device):
     assert_same_as_eager(model, input_ids=tokens(2, 33))
 
 
+def test_a_compiled_model(device):
+    """Its mask is made between two graphs: what transformers gives is a callable."""
+    model = llama().to(device)
+    model = model.half() if device == "cuda" else model
+    model.set_attn_implementation("span_attention")
+    inputs = tokens(2, 21).to(device)
+    wanted = model(input_ids=inputs, use_cache=False).logits
+    got = torch.compile(model, backend="aot_eager")(input_ids=inputs, use_cache=False).logits
+    assert_close(got, wanted, wanted.dtype, units=128)
+
+
 def test_longer_prompts_and_caches_compile_nothing(device):
     model = llama().to(device)
     model = model.half() if device == "cuda" else model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from ..errors import BadArgumentError
 from ..mask import Mask
 from ..score import Score
 from .arguments import check_rank, refuse_unless_default
+from .remembered import remembered
 from .scores import softcap_term, softcapped
 from .sequences import packed_mask
 
@@ -94,7 +94,7 @@ def _bounds(causal: bool, window_size: tuple[int, int]) -> tuple[int | None, int
     return left if left >= 0 else None, 0 if causal else right if right >= 0 else None
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _mask(left: int | None, right: int | None) -> Mask | None:
     if left is None and right is None:
         return None

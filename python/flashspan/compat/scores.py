@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ..score import Score
+from .remembered import remembered
 
 
 def softcap_term(softcap: float | None) -> tuple[str, dict[str, float]]:
@@ -14,7 +13,7 @@ def softcap_term(softcap: float | None) -> tuple[str, dict[str, float]]:
     return "softcap * tanh(score / softcap)", {"softcap": float(softcap)}
 
 
-@lru_cache(maxsize=64)
+@remembered
 def softcapped(softcap: float | None) -> Score | None:
     """The soft cap alone; None if there is none."""
     text, numbers = softcap_term(softcap)

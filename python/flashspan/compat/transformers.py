@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from ..mask import Mask
 from ..score import Score
 from ..trace import trace
 from .arguments import refuse_unless_default
+from .remembered import remembered
 from .scores import softcap_term, softcapped
 from .sequences import packed_mask
 
@@ -89,7 +89,7 @@ def traced_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int | 
         TraceError: `mask_function` does what cannot be traced; the message names its line.
     """
     del unused
-    mask = _at_positions(mask_function or _causal, q_offset, kv_offset)
+    mask = _at_positions(_causal if mask_function is None else mask_function, q_offset, kv_offset)
     if attention_mask is not None:
         mask = mask & Mask("is_token[b, k + kv_offset] != 0", is_token=attention_mask, kv_offset=kv_offset)
     return TracedMask(mask.converted(), (batch_size, 1, q_length, kv_length))
@@ -176,7 +176,7 @@ def _mask_of(mask: TracedMask | torch.Tensor | None, causal: bool, sliding_windo
     return Mask(f"seen[{_place(mask)}] != 0", seen=mask)
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _without_mask(causal: bool, sliding_window: int | None) -> Mask | None:
     left, right = _bounds(causal, sliding_window)
     if left is not None:
