@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from . import _core, log
@@ -15,6 +16,10 @@ LAYOUTS = ("bshd", "bhsd")
 # Descriptions are small; past so many of them all are forgotten, and made again as they are needed.
 _MOST_CALLS = 4096
 _calls: dict[tuple, Any] = {}
+
+# A forward's workspace up to so many bytes is kept, with the tiles that are planned in it; past so many of them all are let go.
+_LARGEST_KEPT_WORKSPACE, _MOST_PLANS = 2**20, 64
+_plans: dict[tuple, tuple[Any, Any]] = {}
 
 
 def check_layout(layout: str) -> None:
@@ -35,6 +40,27 @@ def remembered(key: tuple, make: Callable[[], Any]) -> Any:
 def forget_all() -> None:
     """The next calls are described anew: their workspaces may have other sizes."""
     _calls.clear()
+    _plans.clear()
+
+
+def keeps_plan(call: Any, mask: str, mask_tensors: list) -> bool:
+    """Whether the tiles of a forward are the same in every run: its mask looks nothing up that may change its values.
+
+    A kernel that stands in for another (`freeze`) plans for itself.
+    """
+    return bool(mask) and not mask_tensors and call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
+
+
+def kept_plan(call: Any, stream: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:
+    """(workspace, plan) for `call.run` on a stream. They are this thread's alone, as runs that share a plan have to come one
+    after another."""
+    key = call, stream, get_ident()
+    kept = _plans.get(key)
+    if kept is None:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        kept = _plans[key] = new_workspace(), _core.TilePlan()
+    return kept
 
 
 def sizes_of(query: tuple, key: tuple, value: tuple) -> tuple:

@@ -43,7 +43,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
     if torch.is_grad_enabled() and _requires_grad(query, key, value, sink, score_tensors):
         return _differentiable_at_once(query, key, value, sink, inputs, *score_tensors)
-    return _forward(*inputs, with_lse=return_lse)
+    return _forward(*inputs, with_lse=return_lse, keep_plan=True)
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
@@ -170,17 +170,13 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 
 def _stream(query: torch.Tensor) -> int:
-    if query.device.type != "cuda":
-        return 0
-    return torch._C._cuda_getCurrentRawStream(query.device.index)
+    return torch._C._cuda_getCurrentRawStream(query.get_device()) if query.is_cuda else 0
 
 
-def _run(call: Any, query: torch.Tensor, addresses: tuple, score_gradients: list) -> None:
-    """Runs a described call in a workspace of its own, on the current stream."""
-    workspace = None
-    if call.workspace_bytes:
-        workspace = torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
-    call.run(addresses, _address(workspace), _stream(query), score_gradients)
+def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor | None:
+    if not call.workspace_bytes:
+        return None
+    return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
 
 
 def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
@@ -199,14 +195,21 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
 
 
 def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, *,
-             with_lse=True, differentiable=False):
-    """The operator; and besides, without lse, or with the backward's kernel compiled beside its own."""
+             with_lse=True, differentiable=False, keep_plan=False):
+    """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or with tiles that are planned
+    once (where torch does not watch the memory that a call keeps)."""
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
     inputs = query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout
     call = _forward_call(*inputs, also=(lambda: _expected_backward_call(*inputs, deterministic)) if differentiable else None)
-    _run(call, query, (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)), [])
+    stream, plan = _stream(query), None
+    if keep_plan and calls.keeps_plan(call, mask, mask_tensors) and not _is_capturing(query):  # a graph has memory of its own
+        workspace, plan = calls.kept_plan(call, stream, lambda: _workspace(call, query))
+    else:
+        workspace = _workspace(call, query)
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
+             _address(workspace), stream, [], plan)
     return out, lse
 
 
@@ -230,7 +233,7 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
 
 def _is_capturing(query: torch.Tensor) -> bool:
     """True in the capture of a CUDA graph, which loading a kernel would break."""
-    return query.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return query.is_cuda and torch._C._cuda_isCurrentStreamCapturing()
 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
@@ -244,7 +247,8 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
                           score_tensors, score_gradients, scale, layout, deterministic)
     addresses = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
                  out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4]))
-    _run(call, query, addresses, [result.data_ptr() for result in results[4]])
+    workspace = _workspace(call, query)
+    call.run(addresses, _address(workspace), _stream(query), [result.data_ptr() for result in results[4]])
     return results
 
 
@@ -344,7 +348,7 @@ class _AtOnce(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, sink: Any, inputs: tuple, *score_tensors: Any) -> tuple:
-        output = _forward(*inputs, differentiable=True)
+        output = _forward(*inputs, differentiable=True, keep_plan=True)
         _keep(ctx, inputs, output)
         return output
 

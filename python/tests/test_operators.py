@@ -211,6 +211,74 @@ class TestTheFirstDifferentiableCall:
             out.sum().backward()
 
 
+class TestAPlanThatIsKept:
+    """Of a mask that looks nothing up, tiles are planned by the first call of a thread and stream."""
+
+    @pytest.fixture(autouse=True)
+    def none_kept(self):
+        calls.forget_all()
+
+    def call(self, device, mask="causal", length=40):
+        query = torch.randn(1, length, 2, 32, device=device).half()
+        return flashspan.attention(query, query, query, mask=mask), query
+
+    def test_serves_the_next_calls(self, device):
+        mask = flashspan.Mask("(q >= k) & (q - k < width)", width=9)
+        kept = []
+        for _ in range(3):
+            got, query = self.call(device, mask)
+            kept.append(list(calls._plans.values()))
+            wanted = flashspan.attention(query, query, query, mask=flashspan.masks.causal_window(8))
+            assert torch.equal(got, wanted)
+        assert kept[0][0][1].made and kept[2][0] is kept[0][0]
+
+    def test_is_not_that_of_another_number_or_length(self, device):
+        for width in (3, 20):
+            for length in (40, 56):
+                got, query = self.call(device, flashspan.Mask("(q >= k) & (q - k < width)", width=width), length)
+                wanted = flashspan.attention(query, query, query, mask=flashspan.masks.causal_window(width - 1))
+                assert torch.equal(got, wanted)
+
+    def test_is_not_kept_for_tensors_whose_values_may_change(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        mask = flashspan.masks.document(doc)
+        self.call(device, mask)
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, mask)
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
+
+    def test_is_a_threads_own(self, device):
+        from concurrent.futures import ThreadPoolExecutor
+
+        query = torch.randn(1, 40, 2, 32, device=device).half()
+        wanted = flashspan.attention(query, query, query, mask="causal")
+        with ThreadPoolExecutor(4) as threads:
+            results = threads.map(lambda _: flashspan.attention(query, query, query, mask="causal"), range(64))
+            assert all(torch.equal(result, wanted) for result in results)
+        assert len(calls._plans) > 1
+
+    def test_is_let_go_with_many_others(self, device, monkeypatch):
+        monkeypatch.setattr(calls, "_MOST_PLANS", 3)
+        for length in range(40, 48):
+            self.call(device, length=length)
+            assert 1 <= len(calls._plans) <= 3
+
+    def test_is_no_part_of_a_cuda_graph(self, cuda):
+        query = torch.randn(1, 40, 2, 32, device=cuda).half()
+        flashspan.attention(query, query, query, mask="causal")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = flashspan.attention(query, query, query, mask="causal")
+        for _, plan in calls._plans.values():
+            assert plan.made
+        for workspace, _ in calls._plans.values():
+            workspace.fill_(255)
+        query.copy_(torch.randn_like(query))
+        graph.replay()
+        calls.forget_all()
+        assert torch.equal(out, flashspan.attention(query, query, query, mask="causal"))
+
+
 @pytest.fixture
 def thawed():
     yield

@@ -1,6 +1,6 @@
 """Every public function says what it takes: types and a description that names each argument."""
 
-import importlib
+import importlib.util
 import inspect
 import re
 
@@ -14,8 +14,8 @@ MODULES = ["flashspan", "flashspan.masks", "flashspan.explanation", "flashspan.c
 
 def functions():
     for module_name in MODULES:
-        if module_name.endswith("transformers"):
-            pytest.importorskip("transformers")
+        if module_name.endswith("transformers") and importlib.util.find_spec("transformers") is None:
+            continue
         module = importlib.import_module(module_name)
         names = module.__all__ if module is flashspan else [name for name in vars(module) if not name.startswith("_")]
         for name in names:
