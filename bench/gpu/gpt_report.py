@@ -56,11 +56,10 @@ def lines_of_group(group):
         rows.append(size + f"| {len(engine['losses'])} | {engine['first_step_s']:.2f} | {step} "
                     f"| {'' if shown is None else f'{shown:.2f}'} | {first:.3f} -> {last:.3f} |")
     gap = loss_gap(group)
-    words = f"{group['length']} {group['pattern']}: "
-    words += ", ".join(f"{ratio(group, name):.2f} times as fast as {name}" for name in ("flex", "sdpa") if ratio(group, name))
+    words = [f"{ratio(group, name):.2f} times as fast as {name}" for name in ("flex", "sdpa") if ratio(group, name)]
     if gap is not None:
-        words += f"; losses apart by {gap[0]:.4f}, from batch to batch by {gap[1]:.4f}"
-    return [*rows, words]
+        words.append(f"losses apart by {gap[0]:.4f}, from batch to batch by {gap[1]:.4f}")
+    return [*rows, f"{group['length']} {group['pattern']}: {', '.join(words) or 'nothing to compare'}"]
 
 
 def markdown(result):

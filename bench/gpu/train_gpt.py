@@ -35,7 +35,7 @@ class Trainee:
 
     def __init__(self, engine, pattern, model, settings):
         self.engine, self.pattern, self.settings, self.model = engine, pattern, settings, model
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.1)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
         self.losses, self.seconds, self.failure = [], [], None
 
     def step(self, number, tokens, doc):
@@ -68,6 +68,7 @@ class Trainee:
 def train_group(options, length, pattern, deadline):
     """All engines on one length and pattern, until --steps or the deadline."""
     torch.manual_seed(7)
+    torch.compiler.reset()  # a new length is a new function, rather than one more of those whose number is limited
     model = Gpt(options.layers, options.width, options.heads, options.vocabulary, length).to(options.device)
     settings = Settings(options.buckets, options.dropped)
     trainees = [Trainee(engine, pattern, copy.deepcopy(model), settings) for engine in options.engines]

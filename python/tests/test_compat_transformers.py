@@ -46,6 +46,12 @@ def model(request, device):
     return made.half() if device == "cuda" else made
 
 
+def assert_near(got, wanted, of_gradients=False):
+    """To what three layers of rounding come to; eager attention rounds more often than ours."""
+    units = {torch.float32: (128, 1024), torch.float16: (16, 64)}[wanted.dtype][of_gradients]
+    assert_close(got, wanted, wanted.dtype, units)
+
+
 def run(model, implementation, seen=None, **inputs):
     """Logits of the tokens `seen`, and the gradients of all weights."""
     model.set_attn_implementation(implementation)
@@ -62,10 +68,10 @@ def assert_same_as_eager(model, seen=None, **inputs):
     wanted, wanted_gradients = run(model, "eager", seen, **inputs)
     got, got_gradients = run(model, "span_attention", seen, **inputs)
     assert torch.isfinite(wanted).all()
-    assert_close(got, wanted, wanted.dtype, units=128)
+    assert_near(got, wanted)
     assert len(got_gradients) == len(wanted_gradients)
     for ours, theirs in zip(got_gradients, wanted_gradients):
-        assert_close(ours, theirs, theirs.dtype, units=1024)
+        assert_near(ours, theirs, of_gradients=True)
 
 
 def tokens(*shape):
@@ -100,7 +106,7 @@ def test_documents_that_are_told_by_their_starts(model):
                 max_length_k=30, use_cache=False).logits
     model.set_attn_implementation("eager")
     alone = [model(input_ids=document, use_cache=False).logits for document in input_ids.split(lengths, dim=1)]
-    assert_close(got, torch.cat(alone, dim=1), got.dtype, units=128)
+    assert_near(got, torch.cat(alone, dim=1))
 
 
 def test_the_collator_of_flattened_documents(device):
@@ -123,7 +129,7 @@ def test_a_bidirectional_encoder(device):
     for implementation in ("eager", "span_attention"):
         model.set_attn_implementation(implementation)
         states.append(model(**inputs).last_hidden_state[is_token.bool()])
-    assert_close(states[1], states[0], states[0].dtype, units=128)
+    assert_near(states[1], states[0])
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
@@ -155,7 +161,7 @@ def test_a_compiled_model(device):
     inputs = tokens(2, 21).to(device)
     wanted = model(input_ids=inputs, use_cache=False).logits
     got = torch.compile(model, backend="aot_eager")(input_ids=inputs, use_cache=False).logits
-    assert_close(got, wanted, wanted.dtype, units=128)
+    assert_near(got, wanted)
 
 
 def test_longer_prompts_and_caches_compile_nothing(device):
