@@ -67,11 +67,13 @@ def warm_calls(device, requires_grad):
     heads_first = query.transpose(1, 2)
     doc = torch.arange(length, device=device, dtype=torch.int32) // 5
     causal, documents = flashspan.masks.causal(), flashspan.masks.causal_document(doc)
+    fixed = documents.fixed()
     compiled = torch.compile(lambda query: flashspan.attention(query, query, query, mask=causal), fullgraph=True)
     calls = {
         "flashspan, no mask": lambda: flashspan.attention(query, query, query),
         "flashspan, causal": lambda: flashspan.attention(query, query, query, mask=causal),
         "flashspan, documents": lambda: flashspan.attention(query, query, query, mask=documents),
+        "flashspan, documents, fixed": lambda: flashspan.attention(query, query, query, mask=fixed),
         "flashspan, causal, compiled": lambda: compiled(query),
         "SDPA, causal": lambda: torch.nn.functional.scaled_dot_product_attention(heads_first, heads_first, heads_first,
                                                                                  is_causal=True),

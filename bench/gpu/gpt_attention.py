@@ -1,7 +1,7 @@
 """Attention of a GPT's layers by pattern and engine, from a step's documents and a seed that all engines share.
 
 Patterns: `documents` (causal inside packed documents, FlashMask's form), `hash` (SCFA's buckets by random rotations, causal
-inside a bucket) and `qk` (SCFA's dropping of random queries and keys). Engines: `flashspan` through its drop-ins, `flex` (torch's
+inside a bucket) and `qk` (SCFA's dropping of random queries and keys). Engines: `flashspan` through its masks and drop-ins, `flex` (torch's
 FlexAttention, compiled) over the same sorted or compacted tokens, and `sdpa`, dense causal attention: the speed that
 sparsity is measured by, and another function.
 """
@@ -11,7 +11,8 @@ from functools import cache
 import torch
 from torch.nn.attention import flex_attention as torch_flex
 
-from flashspan.compat import flashmask, scfa
+import flashspan
+from flashspan.compat import scfa
 
 PATTERNS = ("documents", "hash", "qk")
 ENGINES = ("flashspan", "flex", "sdpa")
@@ -44,9 +45,10 @@ def _dense(q, k, v):
 
 
 def _documents_of_flashspan(doc):
-    """FlashMask's causal document mask: for each key, the row where its document ends."""
+    """FlashMask's causal document mask, which the layers share: for each key, the row where its document ends."""
     rows = torch.searchsorted(doc, doc, right=True).int()[:, None, :, None]
-    return lambda q, k, v: flashmask.flashmask_attention(q, k, v, rows, causal=True)
+    mask = flashspan.masks.flashmask(rows, causal=True).fixed()
+    return lambda q, k, v: flashspan.attention(q, k, v, mask=mask)
 
 
 def _documents_of_flex(doc):

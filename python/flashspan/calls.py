@@ -17,8 +17,9 @@ LAYOUTS = ("bshd", "bhsd")
 _MOST_CALLS = 4096
 _calls: dict[tuple, Any] = {}
 
-# A forward's workspace up to so many bytes is kept, with the tiles that are planned in it; past so many of them all are let go.
-_LARGEST_KEPT_WORKSPACE, _MOST_PLANS = 2**20, 64
+# Workspaces of forwards that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
+# bytes of them, or plans, all are let go.
+_LARGEST_KEPT_WORKSPACE, _MOST_KEPT_BYTES, _MOST_PLANS = 2**25, 2**26, 256
 _plans: dict[tuple, tuple[Any, Any]] = {}
 
 
@@ -43,21 +44,19 @@ def forget_all() -> None:
     _plans.clear()
 
 
-def keeps_plan(call: Any, mask: str, mask_tensors: list) -> bool:
-    """Whether the tiles of a forward are the same in every run: its mask looks nothing up that may change its values.
-
-    A kernel that stands in for another (`freeze`) plans for itself.
-    """
-    return bool(mask) and not mask_tensors and call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
+def keeps_plan(call: Any) -> bool:
+    """Whether a forward may keep its plan: not where a kernel stands in for another (`freeze`) and plans for itself."""
+    return call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
 
 
-def kept_plan(call: Any, stream: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:
-    """(workspace, plan) for `call.run` on a stream. They are this thread's alone, as runs that share a plan have to come one
-    after another."""
-    key = call, stream, get_ident()
+def kept_plan(call: Any, stream: int, values: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:
+    """(workspace, plan) for runs of `call` on a stream under a mask of these `Program.values`. They are this thread's alone, as
+    runs that share a plan have to come one after another."""
+    key = call, stream, values, get_ident()
     kept = _plans.get(key)
     if kept is None:
-        if len(_plans) >= _MOST_PLANS:
+        bytes_kept = call.workspace_bytes + sum(other.workspace_bytes for other, *_ in tuple(_plans))
+        if len(_plans) >= _MOST_PLANS or bytes_kept > _MOST_KEPT_BYTES:
             _plans.clear()
         kept = _plans[key] = new_workspace(), _core.TilePlan()
     return kept

@@ -20,7 +20,10 @@ Node = dict[str, Any]
 
 
 class Program:
-    """Base of Mask and Score. Immutable; the tensors are shared, never copied, and kept alive."""
+    """Base of Mask and Score. Immutable; the tensors are shared, never copied, and kept alive.
+
+    `values` names the values of the tensors, where they do not change: 0 if there are none, another number for each set; else None.
+    """
 
     _with_score = False
     _parser: Any = None  # the extension's class
@@ -46,6 +49,7 @@ class Program:
     def _set(self, node: Node, tensors: tuple) -> None:
         self._node = node
         self.tensors = tensors
+        self.values: int | None = None if tensors else 0
         self.description = _written(node)
 
     def _check(self) -> None:

@@ -41,9 +41,10 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
         return torch.ops.flashspan.attention.default(*inputs)
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
+    values = None if mask is None else mask.values
     if torch.is_grad_enabled() and _requires_grad(query, key, value, sink, score_tensors):
-        return _differentiable_at_once(query, key, value, sink, inputs, *score_tensors)
-    return _forward(*inputs, with_lse=return_lse, keep_plan=True)
+        return _differentiable_at_once(query, key, value, sink, inputs, values, *score_tensors)
+    return _forward(*inputs, with_lse=return_lse, mask_values=values)
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
@@ -195,17 +196,17 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
 
 
 def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, *,
-             with_lse=True, differentiable=False, keep_plan=False):
+             with_lse=True, differentiable=False, mask_values=None):
     """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or with tiles that are planned
-    once (where torch does not watch the memory that a call keeps)."""
+    once for `mask_values` (where torch does not watch the memory that a call keeps)."""
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
     inputs = query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout
     call = _forward_call(*inputs, also=(lambda: _expected_backward_call(*inputs, deterministic)) if differentiable else None)
     stream, plan = _stream(query), None
-    if keep_plan and calls.keeps_plan(call, mask, mask_tensors) and not _is_capturing(query):  # a graph has memory of its own
-        workspace, plan = calls.kept_plan(call, stream, lambda: _workspace(call, query))
+    if mask_values is not None and calls.keeps_plan(call) and not _is_capturing(query):  # a graph has memory of its own
+        workspace, plan = calls.kept_plan(call, stream, mask_values, lambda: _workspace(call, query))
     else:
         workspace = _workspace(call, query)
     call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
@@ -347,8 +348,9 @@ class _AtOnce(torch.autograd.Function):
     come once more: it sees no tensors in tuples."""
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any, sink: Any, inputs: tuple, *score_tensors: Any) -> tuple:
-        output = _forward(*inputs, differentiable=True, keep_plan=True)
+    def forward(ctx: Any, query: Any, key: Any, value: Any, sink: Any, inputs: tuple, mask_values: int | None,
+                *score_tensors: Any) -> tuple:
+        output = _forward(*inputs, differentiable=True, mask_values=mask_values)
         _keep(ctx, inputs, output)
         return output
 
@@ -358,7 +360,7 @@ class _AtOnce(torch.autograd.Function):
         plain = all(gradient is None or _is_plain(gradient) for gradient in (out_gradient, lse_gradient))
         backward = _backward if plain and _nothing_watches() else torch.ops.flashspan.attention_backward.default
         of_inputs = _gradients(ctx, out_gradient, lse_gradient, backward)
-        return (*of_inputs[:4], None, *of_inputs[7])
+        return (*of_inputs[:4], None, None, *of_inputs[7])
 
 
 # Function.apply() looks for transforms of functorch first, which takes a fifth of the time; here there are none.

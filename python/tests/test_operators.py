@@ -212,7 +212,7 @@ class TestTheFirstDifferentiableCall:
 
 
 class TestAPlanThatIsKept:
-    """Of a mask that looks nothing up, tiles are planned by the first call of a thread and stream."""
+    """Of a mask whose values do not change, tiles are planned by the first call of a thread and stream."""
 
     @pytest.fixture(autouse=True)
     def none_kept(self):
@@ -247,6 +247,29 @@ class TestAPlanThatIsKept:
         got, query = self.call(device, mask)
         assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
 
+    def test_is_kept_for_values_that_are_fixed(self, device):
+        doc = torch.arange(40, device=device) // 7  # int64: what is read is a copy
+        mask = flashspan.masks.causal_document(doc).fixed()
+        for _ in range(3):
+            got, query = self.call(device, mask)
+            assert torch.equal(got, flashspan.attention(query, query, query, mask=flashspan.masks.causal_document(doc)))
+        assert len(calls._plans) == 1
+
+    def test_is_not_that_of_values_fixed_before_at_the_same_place(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        self.call(device, flashspan.masks.document(doc).fixed())
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, flashspan.masks.document(doc).fixed())
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
+
+    def test_is_not_kept_where_a_fixed_mask_is_combined_with_another(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        mask = flashspan.masks.causal().fixed() & flashspan.masks.document(doc)
+        self.call(device, mask)
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, mask)
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="(q // 9 == k // 9) & (q >= k)"))
+
     def test_is_a_threads_own(self, device):
         from concurrent.futures import ThreadPoolExecutor
 
@@ -262,6 +285,14 @@ class TestAPlanThatIsKept:
         for length in range(40, 48):
             self.call(device, length=length)
             assert 1 <= len(calls._plans) <= 3
+
+    def test_is_let_go_with_many_bytes(self, device, monkeypatch):
+        self.call(device)
+        (call, *_), = calls._plans
+        monkeypatch.setattr(calls, "_MOST_KEPT_BYTES", 2 * call.workspace_bytes + 1)
+        for values in range(6):
+            self.call(device, flashspan.masks.document(torch.zeros(40, dtype=torch.int32, device=device)).fixed())
+            assert sum(call.workspace_bytes for call, *_ in calls._plans) <= 2 * call.workspace_bytes + 1
 
     def test_is_no_part_of_a_cuda_graph(self, cuda):
         query = torch.randn(1, 40, 2, 32, device=cuda).half()

@@ -92,7 +92,7 @@ def traced_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int | 
     mask = _at_positions(_causal if mask_function is None else mask_function, q_offset, kv_offset)
     if attention_mask is not None:
         mask = mask & Mask("is_token[b, k + kv_offset] != 0", is_token=attention_mask, kv_offset=kv_offset)
-    return TracedMask(mask.converted(), (batch_size, 1, q_length, kv_length))
+    return TracedMask(mask.fixed(), (batch_size, 1, q_length, kv_length))
 
 
 def _at_positions(mask_function: Callable[..., Any], q_offset: int | torch.Tensor, kv_offset: int | torch.Tensor) -> Mask:
