@@ -16,6 +16,7 @@ LAYOUTS = ("bshd", "bhsd")
 # Descriptions are small; past so many of them all are forgotten, and made again as they are needed.
 _MOST_CALLS = 4096
 _calls: dict[tuple, Any] = {}
+_compiled_together: set[tuple] = set()
 
 # Workspaces of forwards that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
 # bytes of them, or plans, all are let go.
@@ -41,6 +42,7 @@ def remembered(key: tuple, make: Callable[[], Any]) -> Any:
 def forget_all() -> None:
     """The next calls are described anew: their workspaces may have other sizes."""
     _calls.clear()
+    _compiled_together.clear()
     _plans.clear()
 
 
@@ -92,13 +94,17 @@ def backward(device: int, mask: Any, score: Any, scale: float | None, determinis
     return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients)
 
 
-def compile_together(device: int, call: Any, also: Callable[[], Any]) -> None:
+def compile_together(device: int, kind: tuple, call: Any, also: Callable[[], Any]) -> None:
     """Compiles the kernels of `call` and of the call that `also` describes at the same time, where calls may compile.
 
-    Whatever is wrong with one of them is said by its own run.
+    Once for each `kind`, which tells calls of other lengths from those that may take other kernels. Whatever is wrong with one
+    of them is said by its own run.
     """
-    if not may_compile():
+    if not may_compile() or (device, kind) in _compiled_together:
         return
+    if len(_compiled_together) >= _MOST_CALLS:
+        _compiled_together.clear()
+    _compiled_together.add((device, kind))
     try:
         attention_on(device).prepare_all([call, also()], 0.0)
     except FlashspanError as error:

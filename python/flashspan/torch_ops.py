@@ -224,7 +224,8 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
         call = calls.forward(cuda_device(query), *programs, scale, *tensors, _optional(sink, "sink"),
                              description(out, "out", bshd), _optional(lse, "lse"))
         if also is not None and not _is_capturing(query):
-            calls.compile_together(cuda_device(query), call, also)
+            kind = mask, score, query.dtype, query.shape[-1], value.shape[-1]
+            calls.compile_together(cuda_device(query), kind, call, also)
         return call
 
     return calls.remembered(

@@ -4,14 +4,12 @@ import pytest
 import torch
 
 import flashspan
-from flashspan import calls
+from flashspan import calls, torch_ops
 from conftest import assert_close
 
 
 def inputs_of(device, with_sink=True, **options):
     """Arguments of the operator itself."""
-    from flashspan import torch_ops
-
     query = torch.randn(2, 24, 4, 16, device=device).half().requires_grad_()
     key, value = (torch.randn(2, 24, 2, 16, device=device).half().requires_grad_() for _ in range(2))
     sink = torch.zeros(4, device=device).requires_grad_() if with_sink else None
@@ -195,10 +193,13 @@ class TestTheFirstDifferentiableCall:
 
     def test_is_the_only_one_that_compiles_ahead(self, device, monkeypatch):
         described = []
-        monkeypatch.setattr(calls, "compile_together", lambda *arguments: described.append(arguments))
+        make = torch_ops._expected_backward_call
+        monkeypatch.setattr(torch_ops, "_expected_backward_call", lambda *inputs: described.append(inputs) or make(*inputs))
         call = self.call(device, 23)
         for _ in range(3):
             flashspan.attention(**call)
+        longer = torch.randn(1, 39, 1, 24, device=device).half().requires_grad_()
+        flashspan.attention(**{**call, "query": longer, "key": longer, "value": longer})
         assert len(described) == 1
 
     def test_runs_even_if_the_backward_cannot_be_compiled(self, device, monkeypatch):
