@@ -26,6 +26,6 @@ __version__ = "0.1.0"
 __all__ = [
     "BadArgumentError", "BadExpressionError", "CompileError", "DeviceError", "FlashspanError", "InputOutputError",
     "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError",
-    "TraceError", "UnsupportedError", "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze", "lookup", "masks", "maximum", "minimum", "prepare",
-    "where",
+    "TraceError", "UnsupportedError", "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze", "lookup",
+    "masks", "maximum", "minimum", "prepare", "where",
 ]

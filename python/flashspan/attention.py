@@ -51,8 +51,8 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
 
     Returns:
         out [.., Dv] in the order and dtype of `query`, or (out, lse). Torch tensors take part in autograd (query, key, value,
-        sink and what the score looks up; lse is differentiable) and are computed on the current stream; NumPy arrays are computed on the CPU;
-        others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
+        sink and what the score looks up; lse is differentiable) and are computed on the current stream; NumPy arrays are
+        computed on the CPU; others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
 
     A row that sees nothing gives out = 0 and lse = -inf (with a sink, the sink) and takes no gradient. What a mask hides, NaN
     included, never reaches a result. A Mask, Score, ... made once is cheaper than text or a callable in every call, and

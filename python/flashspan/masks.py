@@ -118,8 +118,8 @@ def scfa_index(q_idx: Any, k_idx: Any, strict: bool = False) -> Mask:
 
 
 def scfa_hash(q_idx: Any, k_idx: Any, q_hash: Any, k_hash: Any, strict: bool = False) -> Mask:
-    """SCFA's hash-sparse form: of positions `q_idx`, `k_idx` and `strict` as in `scfa_index`, and the buckets `q_hash`, `k_hash`
-    (of the same shapes) are equal."""
+    """SCFA's hash-sparse form: of positions `q_idx`, `k_idx` and `strict` as in `scfa_index`, and the buckets `q_hash`,
+    `k_hash` (of the same shapes) are equal."""
     return builder("scfa_hash", _tensors(q_idx=q_idx, k_idx=k_idx, q_hash=q_hash, k_hash=k_hash), (bool(strict),))
 
 

@@ -33,8 +33,8 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p
         window_size: (left, right): p - left <= key <= p + right; a negative number does not bind, and `causal` binds the right
             by 0.
         softcap: scores become softcap * tanh(score / softcap); 0 leaves them as they are.
-        alibi_slopes: [Hq] or [B, Hq]: ``-slope * abs(p - key)`` is added to the scores (after the soft cap). They take gradients if
-            they require them.
+        alibi_slopes: [Hq] or [B, Hq]: ``-slope * abs(p - key)`` is added to the scores (after the soft cap). They take
+            gradients if they require them.
         deterministic: gradients have the same bits every time.
         return_attn_probs: return (out, lse, None); lse is float32 [B, Hq, Sq], and differentiable. The third, which flash-attn
             has for tests of its dropout, is always None.

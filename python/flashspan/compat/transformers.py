@@ -132,7 +132,8 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
         softcap: scores become softcap * tanh(score / softcap).
         s_aux: [Hq]: one more logit for each head.
         position_bias: [B | 1, Hq | 1, Sq, Sk], added to the scores; takes gradients.
-        cu_seq_lens_q, cu_seq_lens_k: int32 [N + 1], for a batch of 1: where each packed sequence begins, and the end of the last.
+        cu_seq_lens_q, cu_seq_lens_k: int32 [N + 1], for a batch of 1: where each packed sequence begins, and the end of the
+            last.
         head_mask, output_attentions: their defaults only.
 
     Returns:
@@ -190,8 +191,8 @@ def _bounds(causal: bool, sliding_window: int | None) -> tuple[int | None, int |
     return reach, 0 if causal else reach
 
 
-def _packed(query: torch.Tensor, cu_seq_lens_q: torch.Tensor, cu_seq_lens_k: torch.Tensor, mask: TracedMask | torch.Tensor | None,
-            causal: bool, sliding_window: int | None) -> Mask:
+def _packed(query: torch.Tensor, cu_seq_lens_q: torch.Tensor, cu_seq_lens_k: torch.Tensor,
+            mask: TracedMask | torch.Tensor | None, causal: bool, sliding_window: int | None) -> Mask:
     if query.shape[0] != 1:
         raise UnsupportedError("cu_seq_lens_q", f"a batch of {query.shape[0]}", "a batch of 1: sequences one behind the other")
     bounds = _bounds(causal, sliding_window) if mask is None else (None, None)
