@@ -169,10 +169,13 @@ class DescribedCall {
     return call;
   }
 
-  void run(const Addresses& addresses, Address workspace, Address stream, const std::vector<Address>& score_gradients) {
+  /// With `plan`, a workspace that holds a plan of tiles already is not planned in again: see TilePlan.
+  void run(const Addresses& addresses, Address workspace, Address stream, const std::vector<Address>& score_gradients,
+           TilePlan* plan) {
     Call call = placed(addresses, stream, score_gradients);
     call.workspace = pointer_of(workspace);
     call.workspace_bytes = workspace_bytes_;
+    call.plan = plan;
     const nanobind::gil_scoped_release released;
     if constexpr (backward) {
       value_of(attention_.backward(call));
@@ -243,7 +246,7 @@ void bind_call(nanobind::module_& module, const char* name) {
       arg("tensors"), arg("score_gradients") = NamedTensors{});
   described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
   described.def("run", &Described::run, arg("addresses"), arg("workspace"), arg("stream"),
-                arg("score_gradients") = std::vector<Address>{});
+                arg("score_gradients") = std::vector<Address>{}, arg("plan").none() = nanobind::none());
   described.def("tune", &tune<Call>, arg("addresses"), arg("stream"), arg("score_gradients"), arg("tiles"),
                 arg("most_candidates"), arg("time_limit_seconds"), arg("remember"), arg("progress").none());
   described.def("tiles", &tiles_of<Call>);
@@ -287,6 +290,7 @@ void bind_attention(nanobind::module_& module) {
   nanobind::class_<Attention> attention(module, "Attention");
   attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("cache_dir").none());
   attention.def("freeze", &freeze);
+  nanobind::class_<TilePlan>(module, "TilePlan").def(nanobind::init<>()).def_ro("made", &TilePlan::made);
   bind_call<ForwardCall>(module, "Forward");
   bind_call<BackwardCall>(module, "Backward");
   attention.def("prepare_all", &prepare_all);

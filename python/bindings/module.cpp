@@ -5,6 +5,8 @@
 #include "python/bindings/parts.hpp"
 
 NB_MODULE(_core, module) {
+  // torch's compiler holds on to what its graphs were made from until the process has ended: no leak of ours.
+  nanobind::set_leak_warnings(false);
   flashspan::python::register_errors();
   flashspan::python::bind_masks(module);
   flashspan::python::bind_attention(module);

@@ -2,7 +2,7 @@
 
     out = flashspan.attention(q, k, v, mask="(q >= k) & (doc[q] == doc[k])" ...)
 
-See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.md.
+See `attention`, `Mask`, `Score`, `masks` (ready-made masks) and docs/python.
 """
 
 from . import explanation, masks
@@ -27,8 +27,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadArgumentError", "BadExpressionError", "CompileError", "Config", "DeviceError", "FlashspanError", "InputOutputError",
-    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError", "TraceError", "TuneResult",
-    "UnsupportedError",
-    "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze", "lookup", "masks", "maximum", "minimum", "prepare",
-    "read_triton_autotune", "tune", "where",
+    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError",
+    "TraceError", "TuneResult", "UnsupportedError", "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze",
+    "lookup", "masks", "maximum", "minimum", "prepare", "read_triton_autotune", "tune", "where",
 ]

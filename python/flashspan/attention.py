@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from . import array_calls, calls
 from .errors import BadArgumentError
@@ -11,10 +11,27 @@ from .mask import Mask, as_mask
 from .score import Score, as_score
 from .tensors import from_dlpack, is_numpy, is_torch
 
+# A torch tensor, a NumPy array, or what else speaks DLPack.
+Array = TypeVar("Array")
+MaskLike = Mask | str | Callable[..., Any]
+ScoreLike = Score | str | Callable[..., Any]
 
-def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[..., Any] | None = None,
-              score: Score | str | Callable[..., Any] | None = None, scale: float | None = None, layout: str = "bshd",
-              return_lse: bool = False, deterministic: bool = False, sink: Any = None) -> Any:
+
+@overload
+def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", return_lse: Literal[False] = False,
+              deterministic: bool = False, sink: Any = None) -> Array: ...
+
+
+@overload
+def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", *, return_lse: Literal[True], deterministic: bool = False,
+              sink: Any = None) -> tuple[Array, Array]: ...
+
+
+def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", return_lse: bool = False, deterministic: bool = False,
+              sink: Any = None) -> Any:
     """Attention under a mask: ``softmax over visible keys of score(scale * query . key)``, applied to `value`.
 
     Args:
@@ -34,8 +51,8 @@ def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[...,
 
     Returns:
         out [.., Dv] in the order and dtype of `query`, or (out, lse). Torch tensors take part in autograd (query, key, value,
-        sink and what the score looks up; lse is differentiable) and are computed on the current stream; NumPy arrays are computed on the CPU;
-        others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
+        sink and what the score looks up; lse is differentiable) and are computed on the current stream; NumPy arrays are
+        computed on the CPU; others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
 
     A row that sees nothing gives out = 0 and lse = -inf (with a sink, the sink) and takes no gradient. What a mask hides, NaN
     included, never reaches a result. A Mask, Score, ... made once is cheaper than text or a callable in every call, and
@@ -46,23 +63,23 @@ def attention(query: Any, key: Any, value: Any, mask: Mask | str | Callable[...,
         NoDeviceError, MissingComponentError, CompileError: see `flashspan.doctor`.
     """
     calls.check_layout(layout)
-    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink)
+    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, return_lse)
     return (out, lse) if return_lse else out
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score | None, scale: float | None, layout: str,
-               deterministic: bool, sink: Any) -> tuple[Any, Any]:
-    """(out, lse), by the kind of `query`."""
+               deterministic: bool, sink: Any, return_lse: bool) -> tuple[Any, Any]:
+    """(out, lse), by the kind of `query`. Without `return_lse`, lse may be None."""
     if is_torch(query):
         from . import torch_ops
 
-        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink)
+        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink, return_lse)
     if is_numpy(query):
         return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
     if not hasattr(query, "__dlpack__"):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
     out, lse = _attention(from_dlpack(query, "query"), from_dlpack(key, "key"), from_dlpack(value, "value"), mask, score,
-                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"))
+                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"), return_lse)
     namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
     take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
-    return take(out), take(lse)
+    return take(out), lse if lse is None else take(lse)

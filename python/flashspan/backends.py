@@ -29,6 +29,11 @@ def attention_on(cuda_device: int) -> Any:
         return _opened[cuda_device]
 
 
+def may_compile() -> bool:
+    """False after a `freeze_all` that forbids calls to compile, or wants it noticed."""
+    return _on_miss == "compile"
+
+
 def freeze_all(on_miss: str) -> None:
     """The policy of every Attention, opened already or later."""
     global _on_miss

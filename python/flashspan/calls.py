@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
-from . import _core
-from .backends import attention_on
-from .errors import BadArgumentError
-from .program import bound
+from . import _core, log
+from .backends import attention_on, may_compile
+from .errors import BadArgumentError, FlashspanError
+from .program import bound, read
 
 LAYOUTS = ("bshd", "bhsd")
 
 # Descriptions are small; past so many of them all are forgotten, and made again as they are needed.
 _MOST_CALLS = 4096
 _calls: dict[tuple, Any] = {}
+_compiled_together: set[tuple] = set()
+
+# Workspaces of forwards that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
+# bytes of them, or plans, all are let go.
+_LARGEST_KEPT_WORKSPACE, _MOST_KEPT_BYTES, _MOST_PLANS = 2**25, 2**26, 256
+_plans: dict[tuple, tuple[Any, Any]] = {}
 
 
 def check_layout(layout: str) -> None:
@@ -36,6 +42,26 @@ def remembered(key: tuple, make: Callable[[], Any]) -> Any:
 def forget_all() -> None:
     """The next calls are described anew: their workspaces may have other sizes."""
     _calls.clear()
+    _compiled_together.clear()
+    _plans.clear()
+
+
+def keeps_plan(call: Any) -> bool:
+    """Whether a forward may keep its plan: not where a kernel stands in for another (`freeze`) and plans for itself."""
+    return call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
+
+
+def kept_plan(call: Any, stream: int, values: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:
+    """(workspace, plan) for runs of `call` on a stream under a mask of these `Program.values`. They are this thread's alone, as
+    runs that share a plan have to come one after another."""
+    key = call, stream, values, get_ident()
+    kept = _plans.get(key)
+    if kept is None:
+        bytes_kept = call.workspace_bytes + sum(other.workspace_bytes for other, *_ in tuple(_plans))
+        if len(_plans) >= _MOST_PLANS or bytes_kept > _MOST_KEPT_BYTES:
+            _plans.clear()
+        kept = _plans[key] = new_workspace(), _core.TilePlan()
+    return kept
 
 
 def sizes_of(query: tuple, key: tuple, value: tuple) -> tuple:
@@ -68,6 +94,23 @@ def backward(device: int, mask: Any, score: Any, scale: float | None, determinis
     return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients)
 
 
+def compile_together(device: int, kind: tuple, call: Any, also: Callable[[], Any]) -> None:
+    """Compiles the kernels of `call` and of the call that `also` describes at the same time, where calls may compile.
+
+    Once for each `kind`, which tells calls of other lengths from those that may take other kernels. Whatever is wrong with one
+    of them is said by its own run.
+    """
+    if not may_compile() or (device, kind) in _compiled_together:
+        return
+    if len(_compiled_together) >= _MOST_CALLS:
+        _compiled_together.clear()
+    _compiled_together.add((device, kind))
+    try:
+        attention_on(device).prepare_all([call, also()], 0.0)
+    except FlashspanError as error:
+        log.logger.debug("not compiled ahead: %s", error)
+
+
 def names_in(score: str) -> list[str]:
     """Names of the tensors that a score looks up, in order, from its description."""
-    return json.loads(score)["tensors"] if score else []
+    return read(score)["tensors"] if score else []

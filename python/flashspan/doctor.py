@@ -29,5 +29,5 @@ class Findings(list):
 
 
 def doctor(cache_dir: str | None = None) -> Findings:
-    """Looks at the driver, NVRTC, the GPUs, the CPU back end and the cache."""
+    """Looks at the driver, NVRTC, the GPUs, the CPU back end and the cache in `cache_dir` (None: where calls keep theirs)."""
     return Findings(Finding(**fields) for fields in _core.findings(cache_dir))

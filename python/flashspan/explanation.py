@@ -80,7 +80,9 @@ def explain(mask: Mask, q_len: int, kv_len: int | None = None, *, batch: int = 1
     """What attention under `mask` would do in a call of these sizes. Nothing is compiled or launched.
 
     Args:
+        mask: the mask.
         q_len, kv_len: lengths; kv_len is q_len if not given.
+        batch: entries of the batch.
         heads, kv_heads: heads of queries, and of keys and values.
         head_dim, head_dim_v: of queries and keys, and of values.
         dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
@@ -101,7 +103,13 @@ def explain(mask: Mask, q_len: int, kv_len: int | None = None, *, batch: int = 1
 def tile_map(mask: Mask, q_len: int, kv_len: int | None = None, *, block_m: int = 128, block_n: int = 128,
              batch_index: int = 0, head_index: int = 0, batch: int = 1, heads: int = 1,
              kv_heads: int | None = None) -> Tiles:
-    """The exact kinds of the tiles of `block_m` queries by `block_n` keys, of one batch entry and head."""
+    """The exact kinds of the tiles of `block_m` queries by `block_n` keys, of one batch entry and head.
+
+    Args:
+        mask: the mask.
+        q_len, kv_len, batch, heads, kv_heads: sizes of the call, as for `explain`.
+        batch_index, head_index: of which entry and head of queries.
+    """
     sizes = call_sizes(q_len, kv_len, batch, heads, kv_heads, 64, None)
     host_mask = mask.on_host()
     return Tiles(**_core.tile_map(host_mask.bound(sizes), sizes, batch_index, head_index, block_m, block_n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -11,6 +12,8 @@ from .program import Node, Program
 if TYPE_CHECKING:
     from .explanation import Explanation
     from .picture import Picture
+
+_set_of_values = itertools.count(1)
 
 
 class Mask(Program):
@@ -52,6 +55,17 @@ class Mask(Program):
         if not isinstance(other, Mask):
             return NotImplemented
         return Mask._of({sign: [self._node, other._node]}, self.tensors + other.tensors)
+
+    def fixed(self) -> Mask:
+        """The same mask, with the promise that the values in its tensors do not change any more.
+
+        Forwards of one size then plan their tiles once for a thread and stream, not in every call: worth it where the layers of
+        a model share a mask of a step's documents. Tensors of other dtypes than the library reads are converted once, here.
+        """
+        mask = self.converted()
+        if mask.tensors:
+            mask.values = next(_set_of_values)
+        return mask
 
     def explain(self, q_len: int, kv_len: int | None = None, **sizes: Any) -> Explanation:
         """The path from this mask to its kernels, with reasons: see `flashspan.explanation.explain`."""

@@ -34,17 +34,17 @@ def causal_window(left: int) -> Mask:
 
 
 def sink_window(left: int, sinks: int) -> Mask:
-    """A causal window that always sees the first `sinks` keys."""
+    """`causal_window` of `left` keys, and always the first `sinks` keys."""
     return Mask(f"sink_window(left={left}, sinks={sinks})")
 
 
 def global_window(left: int, right: int, globals: int) -> Mask:
-    """A window; the first `globals` tokens see all and are seen by all."""
+    """`window` of `left` and `right` keys; the first `globals` tokens see all and are seen by all."""
     return Mask(f"global_window(left={left}, right={right}, globals={globals})")
 
 
 def dilated_window(left: int, step: int) -> Mask:
-    """Every `step`-th key of a causal window."""
+    """Every `step`-th key of `causal_window`, back from the query's own: p - left <= k <= p."""
     return Mask(f"dilated_window(left={left}, step={step})")
 
 
@@ -64,19 +64,19 @@ def document(doc: Any) -> Mask:
 
 
 def causal_document(doc: Any) -> Mask:
-    """Causal within documents."""
+    """Causal within documents. `doc` [S]: the document of each token."""
     return Mask("causal_document", doc=doc)
 
 
 def prefix_lm_document(doc: Any, prefix_end: Any) -> Mask:
-    """Causal within documents, whose prefixes all of the document sees. `prefix_end` [S]: the index behind the prefix of
-    the document of each token."""
+    """Causal within documents, whose prefixes all of the document sees. `doc` [S]: the document of each token; `prefix_end`
+    [S]: the index behind its document's prefix."""
     return Mask("prefix_lm_document", doc=doc, prefix_end=prefix_end)
 
 
 def shared_question(doc: Any, answer: Any) -> Mask:
-    """One question with several answers a document: answers see the question and themselves. `answer` [S]: 0 in the
-    question, the number of the answer elsewhere."""
+    """One question with several answers a document, causal: answers see the question and themselves. `doc` [S]: the document of
+    each token; `answer` [S]: 0 in the question, the number of the answer elsewhere."""
     return Mask("shared_question", doc=doc, answer=answer)
 
 
@@ -118,14 +118,16 @@ def scfa_index(q_idx: Any, k_idx: Any, strict: bool = False) -> Mask:
 
 
 def scfa_hash(q_idx: Any, k_idx: Any, q_hash: Any, k_hash: Any, strict: bool = False) -> Mask:
-    """SCFA's hash-sparse form: as `scfa_index`, and the buckets `q_hash`, `k_hash` (of the same shapes) are equal."""
+    """SCFA's hash-sparse form: of positions `q_idx`, `k_idx` and `strict` as in `scfa_index`, and the buckets `q_hash`,
+    `k_hash` (of the same shapes) are equal."""
     return builder("scfa_hash", _tensors(q_idx=q_idx, k_idx=k_idx, q_hash=q_hash, k_hash=k_hash), (bool(strict),))
 
 
 def block_list(counts: Any, indices: Any, block_q: int, block_k: int, predicate: Mask | None = None) -> Mask:
     """Block lists in FlexAttention's form: row r of query blocks sees the key blocks ``indices[b, h, r, :counts[b, h, r]]``.
 
-    `counts` [B | 1, H | 1, ceil(Sq / block_q)], `indices` [B | 1, H | 1, .., N]. `predicate` is applied inside the blocks.
+    `counts` [B | 1, H | 1, ceil(Sq / block_q)], `indices` [B | 1, H | 1, .., N] of blocks of `block_q` queries by `block_k`
+    keys. `predicate` is applied inside the blocks.
     """
     tensors = _tensors(counts=counts, indices=indices)
     inside = predicate._node if predicate is not None else None

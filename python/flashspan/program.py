@@ -20,7 +20,10 @@ Node = dict[str, Any]
 
 
 class Program:
-    """Base of Mask and Score. Immutable; the tensors are shared, never copied, and kept alive."""
+    """Base of Mask and Score. Immutable; the tensors are shared, never copied, and kept alive.
+
+    `values` names the values of the tensors, where they do not change: 0 if there are none, another number for each set; else None.
+    """
 
     _with_score = False
     _parser: Any = None  # the extension's class
@@ -46,7 +49,8 @@ class Program:
     def _set(self, node: Node, tensors: tuple) -> None:
         self._node = node
         self.tensors = tensors
-        self.description = json.dumps(node)
+        self.values: int | None = None if tensors else 0
+        self.description = _written(node)
 
     def _check(self) -> None:
         """Errors of the text are said where it is written, not where it is used."""
@@ -67,10 +71,15 @@ class Program:
         moved = tuple((tensor if is_torch(tensor) else torch.as_tensor(tensor)).to(device) for tensor in self.tensors)
         return self._of(self._node, moved)
 
+    def converted(self) -> Any:
+        """The same over copies, made now, of those of its tensors whose dtype is none that the library reads; else every call
+        makes them. Later values of the originals are not seen."""
+        return self._of(self._node, tuple(converted(tensor, "tensor") for tensor in self.tensors))
+
     def on_host(self) -> Any:
         """The same with its tensors in host memory, in dtypes that the library reads."""
         host = self.to("cpu") if any(cuda_device(tensor) >= 0 for tensor in self.tensors) else self
-        return self._of(self._node, tuple(converted(tensor, "tensor") for tensor in host.tensors))
+        return host.converted()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_summary(self._node)})"
@@ -79,7 +88,12 @@ class Program:
 def bound(parser: Any, text: str, described: list[tuple], shape: tuple) -> Any:
     """The extension's Mask or Score for a description, the tensors it reads as `tensors.description` gives them, and the
     sizes of the call."""
-    return _bound(parser, json.loads(text), iter(described), shape)
+    return _bound(parser, read(text), iter(described), shape)
+
+
+def read(text: str) -> Node:
+    """What a description describes."""
+    return json.loads(text, strict=False)
 
 
 def _bound(parser: Any, node: Node, tensors: Any, shape: tuple) -> Any:
@@ -101,6 +115,21 @@ def _bound(parser: Any, node: Node, tensors: Any, shape: tuple) -> Any:
 
 def _leaf(parser: Any, node: Node, tensors: Any) -> Any:
     return parser.parse(node["text"], [(name, next(tensors)) for name in node["tensors"]], node["scalars"])
+
+
+def _written(value: Any) -> str:
+    """`value` as JSON for `read`. As json.dumps, but torch's compiler can follow it into a constant of its graph."""
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{_written(key)}: {_written(item)}" for key, item in value.items()]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([_written(item) for item in value]) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
 
 
 def _number(value: Any) -> int | float:

@@ -35,33 +35,38 @@ torch.library.define(
 
 
 def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
-              scale: float | None, layout: str, deterministic: bool,
-              sink: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out, lse): see `flashspan.attention`."""
+              scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None,
+              return_lse: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(out, lse): see `flashspan.attention`. Without `return_lse`, lse may be None."""
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
-    if not _may_run_at_once(query, key, value):
+    if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
         return torch.ops.flashspan.attention.default(*inputs)
-    score_tensors = inputs[7]
-    if torch.is_grad_enabled() and _any_requires_grad(*inputs[:4], *score_tensors):
-        return _AtOnce.apply(*inputs, *score_tensors)
-    return _forward(*inputs)
+    query, key, value, sink, _, _, _, score_tensors, *_ = inputs
+    values = None if mask is None else mask.values
+    if torch.is_grad_enabled() and _requires_grad(query, key, value, sink, score_tensors):
+        return _differentiable_at_once(query, key, value, sink, inputs, values, *score_tensors)
+    return _forward(*inputs, with_lse=return_lse, mask_values=values)
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
               scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list:
     """The described calls of `attention`, and with `backward` of its backward. See `flashspan.prepare`."""
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
-    query, key, value, sink = inputs[:4]
-    query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
+    query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in inputs[:3])
     out, lse = _out_like(query, value), _lse_like(query, layout)
-    prepared = [_forward_call(query, key, value, sink, out, lse, *inputs[4:10])]
+    prepared = [_forward_call(query, key, value, inputs[3], out, lse, *inputs[4:10])]
     if backward:
-        mask_text, mask_tensors, score_text, score_tensors, *options = inputs[4:]
-        wanted = [tensor.requires_grad for tensor in score_tensors]
-        results = _gradients_like(query, key, value, sink, score_tensors, wanted)
-        prepared.append(_backward_call(out, None, query, key, value, sink, out, lse, results, mask_text, mask_tensors,
-                                       score_text, score_tensors, wanted, *options))
+        prepared.append(_expected_backward_call(query, key, value, inputs[3], out, lse, *inputs[4:]))
     return prepared
+
+
+def _expected_backward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout,
+                            deterministic) -> Any:
+    """The described backward of a forward call whose gradient of out will look as out does."""
+    wanted = [tensor.requires_grad for tensor in score_tensors]
+    results = _gradients_like(query, key, value, sink, score_tensors, wanted)
+    return _backward_call(out, None, query, key, value, sink, out, lse, results, mask, mask_tensors, score, score_tensors,
+                          wanted, scale, layout, deterministic)
 
 
 def placed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
@@ -94,7 +99,7 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) 
     for name, tensor in (("key", key), ("value", value)):
         if not is_torch(tensor):
             raise BadArgumentError(name, type(tensor).__name__, "a torch tensor, as query is")
-    if torch.is_autocast_enabled(query.device.type):
+    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     mask_text, mask_tensors = _parts(mask, query)
@@ -105,19 +110,25 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) 
             deterministic or torch.are_deterministic_algorithms_enabled())
 
 
-def _any_requires_grad(*tensors: torch.Tensor | None) -> bool:
-    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+def _requires_grad(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sink: torch.Tensor | None,
+                   score_tensors: list[torch.Tensor]) -> bool:
+    return (query.requires_grad or key.requires_grad or value.requires_grad or (sink is not None and sink.requires_grad)
+            or any(tensor.requires_grad for tensor in score_tensors))
 
 
-def _may_run_at_once(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    """True if nothing would see the call pass through torch's dispatcher: no compiler, mode, transform or subclass.
+def _nothing_watches() -> bool:
+    """True if nothing would see a call pass through torch's dispatcher: no compiler, mode or transform.
 
     The way through the operator costs a call 15 us of host time, or with autograd 55 us, on a machine where the rest takes
     10 us; what runs is the same.
     """
     return (not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._functorch.peek_interpreter_stack() is None
-            and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN)
+            and torch._C._functorch.peek_interpreter_stack() is None)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """False for subclasses, which have a part in what is done to them."""
+    return type(tensor) in _PLAIN
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -156,6 +167,8 @@ def _with_contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _out_like(query: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    if query.shape[-1] == value.shape[-1]:  # said without a shape, which takes torch half the time
+        return torch.empty_like(query, memory_format=torch.contiguous_format)
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
@@ -184,12 +197,12 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 
 def _stream(query: torch.Tensor) -> int:
-    if query.device.type != "cuda":
-        return 0
-    return torch._C._cuda_getCurrentRawStream(query.device.index)
+    return torch._C._cuda_getCurrentRawStream(query.get_device()) if query.is_cuda else 0
 
 
-def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor:
+def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor | None:
+    if not call.workspace_bytes:
+        return None
     return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
 
 
@@ -208,30 +221,47 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
             raise BadArgumentError(name, f"rank {tensor.dim()}", f"rank 4, in the order {layout}")
 
 
-def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
-    del deterministic  # a forward always is
+def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, *,
+             with_lse=True, differentiable=False, mask_values=None):
+    """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or with tiles that are planned
+    once for `mask_values` (where torch does not watch the memory that a call keeps)."""
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
-    out, lse = _out_like(query, value), _lse_like(query, layout)
-    call = _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout)
-    workspace = _workspace(call, query)
-    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr()),
-             workspace.data_ptr(), _stream(query))
+    out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
+    inputs = query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout
+    call = _forward_call(*inputs, also=(lambda: _expected_backward_call(*inputs, deterministic)) if differentiable else None)
+    stream, plan = _stream(query), None
+    if mask_values is not None and calls.keeps_plan(call) and not _is_capturing(query):  # a graph has memory of its own
+        workspace, plan = calls.kept_plan(call, stream, mask_values, lambda: _workspace(call, query))
+    else:
+        workspace = _workspace(call, query)
+    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
+             _address(workspace), stream, [], plan)
     return out, lse
 
 
-def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout):
-    """The described call; out and lse follow from the others."""
+def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout, also=None):
+    """The described call; out and lse follow from the others. When it is described for the first time, `also` gives
+    another, whose kernel is compiled at the same time."""
     def describe() -> Any:
         bshd = layout == "bshd"
         tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
         programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
-        return calls.forward(cuda_device(query), *programs, scale, *tensors, _optional(sink, "sink"),
-                             description(out, "out", bshd), description(lse, "lse"))
+        call = calls.forward(cuda_device(query), *programs, scale, *tensors, _optional(sink, "sink"),
+                             description(out, "out", bshd), _optional(lse, "lse"))
+        if also is not None and not _is_capturing(query):
+            kind = mask, score, query.dtype, query.shape[-1], value.shape[-1]
+            calls.compile_together(cuda_device(query), kind, call, also)
+        return call
 
     return calls.remembered(
-        ("forward", mask, score, scale, layout, *_look(query, key, value, sink), *_identity(mask_tensors),
+        ("forward", mask, score, scale, layout, lse is None, *_look(query, key, value, sink), *_identity(mask_tensors),
          *_identity(score_tensors)), describe)
+
+
+def _is_capturing(query: torch.Tensor) -> bool:
+    """True in the capture of a CUDA graph, which loading a kernel would break."""
+    return query.is_cuda and torch._C._cuda_isCurrentStreamCapturing()
 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
@@ -243,10 +273,10 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
     results = _gradients_like(query, key, value, sink, score_tensors, score_gradients)
     call = _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
                           score_tensors, score_gradients, scale, layout, deterministic)
+    addresses = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
+                 out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4]))
     workspace = _workspace(call, query)
-    call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
-              out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4])),
-             workspace.data_ptr(), _stream(query), [result.data_ptr() for result in results[4]])
+    call.run(addresses, _address(workspace), _stream(query), [result.data_ptr() for result in results[4]])
     return results
 
 
@@ -319,15 +349,19 @@ def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
 
 
 def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None) -> tuple:
+    return _gradients(ctx, out_gradient, lse_gradient, torch.ops.flashspan.attention_backward.default)
+
+
+def _gradients(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None, backward: Any) -> tuple:
+    """Of the operator's arguments, by `backward`: the operator or what it runs."""
     query, key, value, sink, out, lse, *looked_up = ctx.saved_tensors
     mask, score, scale, layout, deterministic = ctx.options
     mask_tensors, score_tensors = looked_up[:ctx.masks], looked_up[ctx.masks:]
     if out_gradient is None:
         out_gradient = torch.zeros_like(out)
-    query_gradient, key_gradient, value_gradient, sink_gradient, score_gradients = (
-        torch.ops.flashspan.attention_backward.default(
-            out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-            ctx.score_gradients, scale, layout, deterministic))
+    query_gradient, key_gradient, value_gradient, sink_gradient, score_gradients = backward(
+        out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
+        ctx.score_gradients, scale, layout, deterministic)
     of_tensors = iter(score_gradients)
     of_score = [next(of_tensors).to(tensor.dtype) if wanted else None
                 for tensor, wanted in zip(score_tensors, ctx.score_gradients)]
@@ -337,20 +371,27 @@ def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: to
 
 
 class _AtOnce(torch.autograd.Function):
-    """The operator's autograd, without the operator. The score's tensors come once more, by themselves: autograd sees no
-    tensors in lists."""
+    """The operator's autograd, without the operator. Of `inputs`, the operator's arguments, those that autograd has to see
+    come once more: it sees no tensors in tuples."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple:
-        output = _forward(*inputs[:11])
-        _keep(ctx, inputs[:11], output)
+    def forward(ctx: Any, query: Any, key: Any, value: Any, sink: Any, inputs: tuple, mask_values: int | None,
+                *score_tensors: Any) -> tuple:
+        output = _forward(*inputs, differentiable=True, mask_values=mask_values)
+        _keep(ctx, inputs, output)
         return output
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> tuple:
-        of_inputs = _differentiate(ctx, *gradients)
-        return (*of_inputs[:5], None, None, None, None, None, None, *of_inputs[7])
+    def backward(ctx: Any, out_gradient: Any, lse_gradient: Any) -> tuple:
+        plain = all(gradient is None or _is_plain(gradient) for gradient in (out_gradient, lse_gradient))
+        backward = _backward if plain and _nothing_watches() else torch.ops.flashspan.attention_backward.default
+        of_inputs = _gradients(ctx, out_gradient, lse_gradient, backward)
+        return (*of_inputs[:4], None, None, *of_inputs[7])
+
+
+# Function.apply() looks for transforms of functorch first, which takes a fifth of the time; here there are none.
+_differentiable_at_once = super(torch.autograd.Function, _AtOnce).apply
 
 
 def _no_second_derivative(ctx: Any, *gradients: Any) -> tuple:

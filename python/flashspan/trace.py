@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from . import trace_torch
-from .tensors import as_looked_up
+from .tensors import as_looked_up, torch_module
 from .traced import Lookup, Traced, refuse
 
 INDICES = ("b", "h", "q", "k")
@@ -56,6 +56,7 @@ def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int
 
     `function` takes (b, h, q, k), or with `with_score` (score, b, h, q, k), and `scalars` and `tensors` by keyword.
     """
+    _leave_the_compiler()
     names = _names_of_captured(function)
     names.update({id(tensor): name for name, tensor in tensors.items()})
     run = Trace(names, taken=scalars)
@@ -68,6 +69,13 @@ def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int
     with trace_torch.interception(run):
         result = function(*arguments, **given)
     return _text_of_result(result, run, with_score), run.tensors
+
+
+def _leave_the_compiler() -> None:
+    """torch's compiler cannot follow a trace: it breaks its graph here, or with fullgraph=True says what to do."""
+    torch = torch_module()
+    if torch is not None and torch.compiler.is_compiling():
+        torch._dynamo.graph_break(msg="flashspan traces a callable here; make its Mask or Score outside of the compiled function")
 
 
 def lookup(tensor: Any, *indices: Any) -> Any:

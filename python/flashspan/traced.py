@@ -373,12 +373,12 @@ def where(condition: Any, chosen: Any, otherwise: Any) -> Traced:
 
 
 def minimum(left: Any, right: Any) -> Traced:
-    """The smaller of two values, at least one of them traced."""
+    """The smaller of `left` and `right`, at least one of them traced."""
     return (left if isinstance(left, (Traced, Lookup)) else Traced.of(right.trace, left)).minimum(right)
 
 
 def maximum(left: Any, right: Any) -> Traced:
-    """The larger of two values, at least one of them traced."""
+    """The larger of `left` and `right`, at least one of them traced."""
     return (left if isinstance(left, (Traced, Lookup)) else Traced.of(right.trace, left)).maximum(right)
 
 

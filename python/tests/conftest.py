@@ -10,6 +10,8 @@ import torch
 
 import flashspan
 
+torch.set_num_threads(1)  # tensors are small: where other programs run, threads that wait for one another take many times longer
+
 EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 
 
@@ -48,6 +50,12 @@ def place(request):
 def device(request):
     _skip_without(request.param)
     return request.param
+
+
+@pytest.fixture
+def cpu():
+    _skip_without("cpu")
+    return "cpu"
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ import pytest
 import torch
 
 import flashspan
+from flashspan import calls, torch_ops
 from conftest import assert_close
 
 
 def inputs_of(device, with_sink=True, **options):
     """Arguments of the operator itself."""
-    from flashspan import torch_ops
-
     query = torch.randn(2, 24, 4, 16, device=device).half().requires_grad_()
     key, value = (torch.randn(2, 24, 2, 16, device=device).half().requires_grad_() for _ in range(2))
     sink = torch.zeros(4, device=device).requires_grad_() if with_sink else None
@@ -172,6 +171,146 @@ def test_prepared_calls_compile_nothing(device):
     assert [record["outcome"] for record in flashspan.prepare([call])] == ["loaded", "loaded"]
 
 
+class TestTheFirstDifferentiableCall:
+    def call(self, device, number, requires_grad=True):
+        query = torch.randn(1, 30, 1, 24, device=device).half().requires_grad_(requires_grad)
+        bias = torch.zeros(40, device=device).requires_grad_(requires_grad)
+        score = flashspan.Score("score + bias[abs(q - k)]", bias=bias)
+        return dict(query=query, key=query, value=query, mask=f"(q - k) % {number} != 2", score=score)
+
+    def outcomes(self, call):
+        return [record["outcome"] for record in flashspan.prepare([call])]
+
+    def test_compiles_the_backward_beside_the_forward(self, device):
+        call = self.call(device, 17)
+        flashspan.attention(**call)
+        assert self.outcomes(call) == ["loaded", "loaded"]
+
+    def test_leaves_the_backward_alone_where_nothing_takes_a_gradient(self, device):
+        with torch.no_grad():
+            flashspan.attention(**self.call(device, 19))
+        assert self.outcomes(self.call(device, 19)) == ["loaded", "built"]
+
+    def test_is_the_only_one_that_compiles_ahead(self, device, monkeypatch):
+        described = []
+        make = torch_ops._expected_backward_call
+        monkeypatch.setattr(torch_ops, "_expected_backward_call", lambda *inputs: described.append(inputs) or make(*inputs))
+        call = self.call(device, 23)
+        for _ in range(3):
+            flashspan.attention(**call)
+        longer = torch.randn(1, 39, 1, 24, device=device).half().requires_grad_()
+        flashspan.attention(**{**call, "query": longer, "key": longer, "value": longer})
+        assert len(described) == 1
+
+    def test_runs_even_if_the_backward_cannot_be_compiled(self, device, monkeypatch):
+        def refused(*_):
+            raise flashspan.UnsupportedError("attention", "a backward", "forwards")
+
+        monkeypatch.setattr(calls, "backward", refused)
+        out = flashspan.attention(**self.call(device, 29))
+        with pytest.raises(flashspan.UnsupportedError):
+            out.sum().backward()
+
+
+class TestAPlanThatIsKept:
+    """Of a mask whose values do not change, tiles are planned by the first call of a thread and stream."""
+
+    @pytest.fixture(autouse=True)
+    def none_kept(self):
+        calls.forget_all()
+
+    def call(self, device, mask="causal", length=40):
+        query = torch.randn(1, length, 2, 32, device=device).half()
+        return flashspan.attention(query, query, query, mask=mask), query
+
+    def test_serves_the_next_calls(self, device):
+        mask = flashspan.Mask("(q >= k) & (q - k < width)", width=9)
+        kept = []
+        for _ in range(3):
+            got, query = self.call(device, mask)
+            kept.append(list(calls._plans.values()))
+            wanted = flashspan.attention(query, query, query, mask=flashspan.masks.causal_window(8))
+            assert torch.equal(got, wanted)
+        assert kept[0][0][1].made and kept[2][0] is kept[0][0]
+
+    def test_is_not_that_of_another_number_or_length(self, device):
+        for width in (3, 20):
+            for length in (40, 56):
+                got, query = self.call(device, flashspan.Mask("(q >= k) & (q - k < width)", width=width), length)
+                wanted = flashspan.attention(query, query, query, mask=flashspan.masks.causal_window(width - 1))
+                assert torch.equal(got, wanted)
+
+    def test_is_not_kept_for_tensors_whose_values_may_change(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        mask = flashspan.masks.document(doc)
+        self.call(device, mask)
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, mask)
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
+
+    def test_is_kept_for_values_that_are_fixed(self, device):
+        doc = torch.arange(40, device=device) // 7  # int64: what is read is a copy
+        mask = flashspan.masks.causal_document(doc).fixed()
+        for _ in range(3):
+            got, query = self.call(device, mask)
+            assert torch.equal(got, flashspan.attention(query, query, query, mask=flashspan.masks.causal_document(doc)))
+        assert len(calls._plans) == 1
+
+    def test_is_not_that_of_values_fixed_before_at_the_same_place(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        self.call(device, flashspan.masks.document(doc).fixed())
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, flashspan.masks.document(doc).fixed())
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
+
+    def test_is_not_kept_where_a_fixed_mask_is_combined_with_another(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        mask = flashspan.masks.causal().fixed() & flashspan.masks.document(doc)
+        self.call(device, mask)
+        doc.copy_(torch.arange(40) // 9)
+        got, query = self.call(device, mask)
+        assert torch.equal(got, flashspan.attention(query, query, query, mask="(q // 9 == k // 9) & (q >= k)"))
+
+    def test_is_a_threads_own(self, device):
+        from concurrent.futures import ThreadPoolExecutor
+
+        query = torch.randn(1, 40, 2, 32, device=device).half()
+        wanted = flashspan.attention(query, query, query, mask="causal")
+        with ThreadPoolExecutor(4) as threads:
+            results = threads.map(lambda _: flashspan.attention(query, query, query, mask="causal"), range(64))
+            assert all(torch.equal(result, wanted) for result in results)
+        assert len(calls._plans) > 1
+
+    def test_is_let_go_with_many_others(self, device, monkeypatch):
+        monkeypatch.setattr(calls, "_MOST_PLANS", 3)
+        for length in range(40, 48):
+            self.call(device, length=length)
+            assert 1 <= len(calls._plans) <= 3
+
+    def test_is_let_go_with_many_bytes(self, device, monkeypatch):
+        self.call(device)
+        (call, *_), = calls._plans
+        monkeypatch.setattr(calls, "_MOST_KEPT_BYTES", 2 * call.workspace_bytes + 1)
+        for values in range(6):
+            self.call(device, flashspan.masks.document(torch.zeros(40, dtype=torch.int32, device=device)).fixed())
+            assert sum(call.workspace_bytes for call, *_ in calls._plans) <= 2 * call.workspace_bytes + 1
+
+    def test_is_no_part_of_a_cuda_graph(self, cuda):
+        query = torch.randn(1, 40, 2, 32, device=cuda).half()
+        flashspan.attention(query, query, query, mask="causal")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = flashspan.attention(query, query, query, mask="causal")
+        for _, plan in calls._plans.values():
+            assert plan.made
+        for workspace, _ in calls._plans.values():
+            workspace.fill_(255)
+        query.copy_(torch.randn_like(query))
+        graph.replay()
+        calls.forget_all()
+        assert torch.equal(out, flashspan.attention(query, query, query, mask="causal"))
+
+
 @pytest.fixture
 def thawed():
     yield
@@ -193,6 +332,14 @@ class TestFreeze:
             flashspan.attention(**other)
         flashspan.freeze("compile")
         flashspan.attention(**other)
+
+    def test_a_forward_does_not_compile_the_backward(self, device):
+        call = self.call(device, 17)
+        flashspan.prepare([call], backward=False)
+        flashspan.freeze()
+        out = flashspan.attention(**{**call, "query": call["query"].requires_grad_()})
+        with pytest.raises(flashspan.NotPreparedError):
+            out.sum().backward()
 
     def test_warns_where_it_is_asked_to(self, device, caplog):
         flashspan.freeze("warn")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +12,9 @@ from ..errors import BadArgumentError
 from ..mask import Mask
 from ..score import Score
 from .arguments import check_rank, refuse_unless_default
+from .remembered import remembered
+from .scores import softcap_term, softcapped
+from .sequences import packed_mask
 
 _Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]
 
@@ -31,8 +33,8 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p
         window_size: (left, right): p - left <= key <= p + right; a negative number does not bind, and `causal` binds the right
             by 0.
         softcap: scores become softcap * tanh(score / softcap); 0 leaves them as they are.
-        alibi_slopes: [Hq] or [B, Hq]: -slope * |p - key| is added to the scores (after the soft cap). They take gradients if
-            they require them.
+        alibi_slopes: [Hq] or [B, Hq]: ``-slope * abs(p - key)`` is added to the scores (after the soft cap). They take
+            gradients if they require them.
         deterministic: gradients have the same bits every time.
         return_attn_probs: return (out, lse, None); lse is float32 [B, Hq, Sq], and differentiable. The third, which flash-attn
             has for tests of its dropout, is always None.
@@ -78,12 +80,11 @@ def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu
     del max_seqlen_q, max_seqlen_k
     refuse_unless_default(dropout_p=(dropout_p, 0.0), block_table=(block_table, None))
     check_rank(3, "[total, H, D]", q=q, k=k, v=v)
-    _check_starts(cu_seqlens_q, cu_seqlens_k)
-    sequence, shift, first, end = _key_ranges(q.shape[0], cu_seqlens_q, cu_seqlens_k, *_bounds(causal, window_size))
+    mask, sequence, shift = packed_mask(q.shape[0], cu_seqlens_q, cu_seqlens_k, *_bounds(causal, window_size))
     slopes = _slopes_of(alibi_slopes, cu_seqlens_q.shape[0] - 1, q.shape[1])
     score = _score(softcap, slopes, "sequence[q]", "q + shift[q] - k", sequence=sequence, shift=shift)
-    out, lse = attention(q[None], k[None], v[None], mask=Mask("first[q] <= k < end[q]", first=first, end=end), score=score,
-                         scale=softmax_scale, return_lse=True, deterministic=deterministic)
+    out, lse = attention(q[None], k[None], v[None], mask=mask, score=score, scale=softmax_scale,
+                         return_lse=True, deterministic=deterministic)
     return (out[0], lse[0], None) if return_attn_probs else out[0]
 
 
@@ -93,7 +94,7 @@ def _bounds(causal: bool, window_size: tuple[int, int]) -> tuple[int | None, int
     return left if left >= 0 else None, 0 if causal else right if right >= 0 else None
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _mask(left: int | None, right: int | None) -> Mask | None:
     if left is None and right is None:
         return None
@@ -109,36 +110,8 @@ def _slopes_of(slopes: torch.Tensor | None, batch: int, heads: int) -> torch.Ten
 def _score(softcap: float, slopes: torch.Tensor | None, entry: str, distance: str, **places: torch.Tensor) -> Score | None:
     """The soft cap, then ALiBi. `entry` (of the batch) and `distance` are texts, which may look up `places`."""
     if slopes is None:
-        return _capped(softcap) if softcap > 0 else None
-    capped, numbers = ("softcap * tanh(score / softcap)", {"softcap": float(softcap)}) if softcap > 0 else ("score", {})
+        return softcapped(softcap)
+    capped, numbers = softcap_term(softcap)
     place = "h" if slopes.dim() == 1 else f"{entry}, h"
     text = f"{capped} - slopes[{place}] * abs({distance})"
     return Score(text, slopes=slopes, **numbers, **{name: data for name, data in places.items() if f"{name}[" in text})
-
-
-@lru_cache(maxsize=64)
-def _capped(softcap: float) -> Score:
-    return Score("softcap * tanh(score / softcap)", softcap=float(softcap))
-
-
-def _check_starts(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor) -> None:
-    for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        if starts.dim() != 1 or starts.shape[0] < 2 or starts.shape != cu_seqlens_q.shape:
-            raise BadArgumentError(name, f"shape {list(starts.shape)}", "[B + 1], one B for queries and keys")
-
-
-def _key_ranges(total: int, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, left: int | None,
-                right: int | None) -> tuple[torch.Tensor, ...]:
-    """For each packed query, int32 [total]: its sequence; what is added to it to stand at its position among the packed keys;
-    and its keys, [first, end). Computed on the device, without a look at the values."""
-    row = torch.arange(total, dtype=torch.int32, device=cu_seqlens_q.device)
-    ends_q, ends_k = cu_seqlens_q[1:].contiguous(), cu_seqlens_k[1:]
-    place = torch.searchsorted(ends_q, row, right=True).clamp(max=ends_q.shape[0] - 1)
-    shift = (ends_k - ends_q)[place]
-    first, end = cu_seqlens_k[place], ends_k[place]
-    if left is not None:
-        first = torch.maximum(first, row + shift - left)
-    if right is not None:
-        end = torch.minimum(end, row + shift + right + 1)
-    end = torch.where(row < cu_seqlens_q[-1], end, first)
-    return place.int(), shift.int(), first.int(), end.int()

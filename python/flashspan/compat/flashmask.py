@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from ..attention import attention
 from ..errors import BadArgumentError
 from ..mask import Mask
 from .arguments import check_rank, refuse_unless_default
+from .remembered import remembered
 
 _BLOCK = 128  # rows and columns of a tile of `block_mask`
 
@@ -71,7 +71,7 @@ def _window(window_size: int | tuple[int, int] | None) -> tuple[int, int] | None
     return left, right
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _without_indices(causal: bool, window: tuple[int, int] | None) -> Mask | None:
     """FlashMask's window counts rows of the call, unlike `masks.window`: it is not shifted where the lengths differ."""
     if window is None:

@@ -13,6 +13,7 @@ from .. import masks
 from ..attention import attention
 from ..errors import BadArgumentError, UnsupportedError
 from ..mask import Mask
+from ..score import Score
 from .arguments import check_rank
 
 _NO_BLOCKS = 2**30  # torch's block size of a mask that hides nothing, for calls of any length
@@ -47,7 +48,8 @@ def create_block_mask(mask_mod: Callable[..., Any], B: int | None, H: int | None
     return BlockMask(Mask(mask_mod), mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), (blocks[0], blocks[1]))
 
 
-def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                   score_mod: Callable[..., Any] | Score | None = None,
                    block_mask: BlockMask | torch_flex.BlockMask | None = None, scale: float | None = None,
                    enable_gqa: bool = False, return_lse: bool = False, kernel_options: Any = None, *,
                    return_aux: Any = None) -> Any:
@@ -56,7 +58,8 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     Args:
         query: [B, Hq, L, D]. key: [B, Hkv, S, D]. value: [B, Hkv, S, Dv]. Dtypes and head dims as `flashspan.attention`. Keys
             and values of batch 1 serve every batch entry, if the block mask has the query's batch.
-        score_mod: (score, b, h, q, k); what it captures takes gradients. It may not return -inf: hiding is the mask's part.
+        score_mod: (score, b, h, q, k), traced in every call, or a Score, which is made once and may stand inside torch.compile;
+            what it captures takes gradients. It may not return -inf: hiding is the mask's part.
         block_mask: of `create_block_mask`, here or in torch. Of torch's, both are applied: its lists of full blocks, and its
             mask_mod, which is traced in every call, inside its other lists. Ours is faster: it needs no lists.
         scale: None is 1 / sqrt(D).

@@ -66,15 +66,15 @@ def qk_sparse_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_kee
 
 def hash_sparse_attention_kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_idx: torch.Tensor, k_idx: torch.Tensor,
                                  q_hash: torch.Tensor, k_hash: torch.Tensor, sm_scale: float | None = None) -> torch.Tensor:
-    """Of [B, H, N, D] tensors in any order: `q_idx`, `k_idx` [B, H, N] are the original positions and `q_hash`, `k_hash` the
-    buckets of their rows."""
+    """`hash_sparse_attention` of `q`, `k` and `v` [B, H, N, D] in any order: `q_idx`, `k_idx` [B, H, N] are the original
+    positions and `q_hash`, `k_hash` the buckets of their rows. `sm_scale`: None is 1 / sqrt(D)."""
     return attention(q, k, v, mask=masks.scfa_hash(q_idx, k_idx, q_hash, k_hash), scale=sm_scale, layout="bhsd")
 
 
 def qk_sparse_attention_kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_idx: torch.Tensor, k_idx: torch.Tensor,
                                sm_scale: float | None = None) -> torch.Tensor:
-    """Of [B, H, N, D] tensors in any order: `q_idx`, `k_idx` [B, H, N] are the original positions of their rows; -1 is a query
-    and 10^9 a key that is padding."""
+    """`qk_sparse_attention` of `q`, `k` and `v` [B, H, N, D] in any order: `q_idx`, `k_idx` [B, H, N] are the original
+    positions of their rows; -1 is a query and 10^9 a key that is padding. `sm_scale`: None is 1 / sqrt(D)."""
     return attention(q, k, v, mask=masks.scfa_index(q_idx, k_idx), scale=sm_scale, layout="bhsd")
 
 

@@ -210,6 +210,15 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_flag("--few-rows", options->few_rows,
                     "For calls with few queries and heads, whose keys several blocks share");
   command->add_flag("--unaligned", options->unaligned, "For tensors whose rows are not 16-byte aligned");
+  command->add_option("--tile", options->tile, "Instead of the default: BLOCK_MxBLOCK_N,WARPS,STAGES")
+      ->type_name("TILE");
+  command->add_option("--emit-ptx", options->ptx_dir, "Also write the PTX there")->type_name("DIR");
+  command
+      ->add_option("--emit-c", options->c_dir,
+                   "Also write NAME_forward.c, NAME_backward.c and their headers there: programs for the sizes given, "
+                   "with the machine code in them")
+      ->type_name("DIR");
+  command->add_option("--name", options->name, "Of the functions that --emit-c writes")->capture_default_str();
   CLI::Option* const spec = command
                                 ->add_option("--spec", options->spec,
                                              "Instead of all of these: a kernel's spec, as a failed compile names it")
@@ -220,15 +229,6 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--source-dir", options->source_dir, "Also write the complete sources there")->type_name("DIR");
-  command->add_option("--tile", options->tile, "Instead of the default: BLOCK_MxBLOCK_N,WARPS,STAGES")
-      ->type_name("TILE");
-  command->add_option("--emit-ptx", options->ptx_dir, "Also write the PTX there")->type_name("DIR");
-  command
-      ->add_option("--emit-c", options->c_dir,
-                   "Also write NAME_forward.c, NAME_backward.c and their headers there: programs for the sizes given, "
-                   "with the machine code in them")
-      ->type_name("DIR");
-  command->add_option("--name", options->name, "Of the functions that --emit-c writes")->capture_default_str();
   add_cache_dir_option(*command, options->cache_dir);
   add_json_option(*command, options->json);
   command->callback([options, &chosen] { chosen = [options] { return run_compile(*options); }; });

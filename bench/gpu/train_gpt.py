@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Trains a small GPT under sparse masks, with Flashspan, FlexAttention and dense SDPA: step times and loss curves.
+
+Usage: python3 bench/gpu/train_gpt.py --out folder [--minutes 20] [--steps 300] [--lengths 8192,16384]
+       [--patterns documents,hash,qk] [--engines flashspan,flex,sdpa] [--tokens 65536] [--layers 12 --width 768 --heads 12]
+
+SCFA's language-model setting (12 layers of 768, head dim 64, bf16 autocast, AdamW) over a synthetic stream that can be learned.
+For each length and pattern the engines train copies of one model on the same batches and with the same buckets and dropped
+tokens, a step each in turn, so that a warm device slows all alike. Everything that an engine has to do in a step counts:
+FlexAttention's block masks, sorting and compaction, planning of tiles. The first step, which compiles, is told apart.
+
+The time of --minutes is divided among the lengths and patterns that are still to come; a group ends early rather than late.
+Writes train-gpt.json, .md and, where matplotlib is installed, .png into the folder, anew after each group. An engine that fails
+is noted and left out; exit code 1 if Flashspan is the one, or its losses are not those of FlexAttention within noise.
+`--device cpu` tries the program itself, not the speed of anything.
+"""
+
+import argparse
+import copy
+import pathlib
+import statistics
+import sys
+import time
+
+import gpt_report
+import torch
+from gpt import Gpt, TokenStream
+from gpt_attention import ENGINES, PATTERNS, Settings, attention_of_layers
+
+LEARNING_RATE, WARM_UP = 6e-4, 20
+
+
+class Trainee:
+    """One engine's copy of the model, and what was measured of it."""
+
+    def __init__(self, engine, pattern, model, settings):
+        self.engine, self.pattern, self.settings, self.model = engine, pattern, settings, model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+        self.losses, self.seconds, self.failure = [], [], None
+
+    def step(self, number, tokens, doc):
+        for group in self.optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * min(1.0, (number + 1) / WARM_UP)
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+            loss = self.model.loss(tokens, attention_of_layers(self.pattern, self.engine, doc, number, self.settings))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    def timed_step(self, number, tokens, doc):
+        begin = time.perf_counter()
+        try:
+            self.losses.append(self.step(number, tokens, doc))
+        except Exception as failure:  # another project's engine may fail in any way; ours is reported below
+            self.failure = f"{type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''}"
+            self.model = self.optimizer = None
+            return
+        self.seconds.append(time.perf_counter() - begin)
+
+    def record(self):
+        return {"engine": self.engine, "failure": self.failure, "losses": self.losses,
+                "first_step_s": self.seconds[0] if self.seconds else None, "step_s": self.seconds[1:],
+                "median_step_s": statistics.median(self.seconds[1:]) if len(self.seconds) > 1 else None}
+
+
+def train_group(options, length, pattern, deadline):
+    """All engines on one length and pattern, until --steps or the deadline."""
+    torch.manual_seed(7)
+    torch.compiler.reset()  # a new length is a new function, rather than one more of those whose number is limited
+    model = Gpt(options.layers, options.width, options.heads, options.vocabulary, length).to(options.device)
+    settings = Settings(options.buckets, options.dropped)
+    trainees = [Trainee(engine, pattern, copy.deepcopy(model), settings) for engine in options.engines]
+    stream = TokenStream(max(1, options.tokens // length), length, options.documents, options.vocabulary,
+                         torch.device(options.device))
+    for number in range(options.steps):
+        tokens, doc = stream.step(number)
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        for trainee in trainees:
+            if trainee.failure is None:
+                trainee.timed_step(number, tokens, doc)
+        if time.monotonic() > deadline:
+            break
+    return {"length": length, "pattern": pattern, "batch": stream.batch, "documents": options.documents,
+            "engines": [trainee.record() for trainee in trainees]}
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--lengths", type=lambda text: [int(part) for part in text.split(",")], default=[8192, 16384])
+    for name, known in (("patterns", PATTERNS), ("engines", ENGINES)):
+        parser.add_argument(f"--{name}", type=lambda text: text.split(","), default=list(known))
+    for name, default in (("tokens", 65536), ("layers", 12), ("width", 768), ("heads", 12), ("vocabulary", 1024),
+                          ("documents", 8), ("buckets", 16)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropped", type=float, default=0.5, help="share of queries and of keys that `qk` drops")
+    options = parser.parse_args(arguments)
+    for name, known in (("patterns", PATTERNS), ("engines", ENGINES)):
+        for given in getattr(options, name):
+            if given not in known:
+                parser.error(f"--{name}: got {given}; takes {', '.join(known)}")
+    return options
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + 60 * options.minutes
+    groups = [(length, pattern) for length in options.lengths for pattern in options.patterns]
+    result = {"torch": torch.__version__,
+              "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
+              "settings": {name: value for name, value in vars(options).items() if name != "out"}, "groups": []}
+    for done, (length, pattern) in enumerate(groups):
+        deadline = time.monotonic() + (end - time.monotonic()) / (len(groups) - done)
+        result["groups"].append(train_group(options, length, pattern, deadline))
+        gpt_report.write(result, options.out)
+        print(gpt_report.lines_of_group(result["groups"][-1])[-1], flush=True)
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+    return 0 if all(gpt_report.is_right(group) for group in result["groups"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
