@@ -16,6 +16,7 @@
 #include "runtime/api/c_program.hpp"
 #include "runtime/api/kernel_stores.hpp"
 #include "runtime/api/log_sink.hpp"
+#include "runtime/api/provider_options.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/attention_op.hpp"
@@ -176,8 +177,8 @@ Result<api::CImage> image_of(const EmitRequest& request, AttentionCall call, Arc
   std::shared_ptr<backend::Backend> backend = *std::move(made);
   const auto folder = api::cache_folder(settings, request.cache_dir);
   auto kernels = std::make_shared<attention::KernelProvider>(
-      backend, api::open_kernel_cache(folder, api::cache_layers(settings, std::nullopt), log),
-      api::dump_folders(settings, folder), log);
+      backend, api::open_kernel_cache(folder, api::cache_layers(settings, std::nullopt), log, nullptr),
+      api::provider_options(settings, folder, log));
   attention::AttentionOp op(backend, kernels);
   api::CImage image;
   image.arch = arch;

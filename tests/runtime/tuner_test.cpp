@@ -72,7 +72,7 @@ class TunerOverAFakeBackend : public ::testing::Test {
   LogSink log_ = [](LogLevel, std::string_view) {};
   attention::AttentionOp op_{backend_, std::make_shared<attention::KernelProvider>(
                                            backend_, std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log_),
-                                           std::vector<std::filesystem::path>{}, log_)};
+                                           attention::ProviderOptions{{}, log_})};
 };
 
 TEST_F(TunerOverAFakeBackend, FindsTheFastestAndSaysWhatTheDefaultTakes) {
