@@ -78,8 +78,9 @@ Result<TritonKernelFile> triton_kernel_in_cache(const std::string& key, const st
   const auto parsed = cache::KernelKey::from_text(key);
   if (!parsed) return bad_argument("key", key, "32 hexadecimal digits");
   const api::Settings& settings = api::settings();
-  const auto cache = api::open_kernel_cache(api::cache_folder(settings, cache_dir),
-                                            api::cache_layers(settings, std::nullopt), api::standard_log(settings.log), nullptr);
+  const auto cache =
+      api::open_kernel_cache(api::cache_folder(settings, cache_dir), api::cache_layers(settings, std::nullopt),
+                             api::standard_log(settings.log), nullptr);
   const auto found = cache->find(*parsed);
   if (!found) return bad_argument("key", key, "the key of an entry in the cache or its layers");
   auto kernel = api::triton_kernel_of(*found->entry);
