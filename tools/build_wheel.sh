@@ -5,7 +5,9 @@
 # then copies in the shared libraries that a manylinux system need not have (spdlog, fmt, oneTBB, Zstandard), gives the wheel the
 # tag of the oldest glibc that it runs with, and fails if there is none. The driver, NVRTC and the CPU back end are opened at
 # run time, so that a machine without one of them has the rest. The CPU back end, with LLVM inside, is in the wheel all the
-# same: it is what runs without a GPU, nine tenths of some 20 MB, and never mapped by a process that does not use it.
+# same: it is what runs without a GPU, nine tenths of some 20 MB, and never mapped by a process that does not use it. What talks to
+# a compile service or a shared store takes the system's libcurl, libmicrohttpd, hiredis and OpenSSL: a wheel would keep them without
+# their security fixes. Where they are missing, naming a service is the error missing_component, and nothing else is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +20,7 @@ build/python/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolat
   --config-settings cmake.build-type=RelWithDebInfo --config-settings install.strip=true \
   --config-settings cmake.define.FLASHSPAN_BUILD_TOOLS=ON --config-settings cmake.define.FLASHSPAN_BUILD_TESTS=ON \
   --config-settings cmake.define.FLASHSPAN_BUILD_BENCH=ON
-build/python/bin/auditwheel repair --wheel-dir "$folder" "$folder"/as_built/flashspan-*.whl
+build/python/bin/auditwheel repair --wheel-dir "$folder" "$folder"/as_built/flashspan-*.whl \
+  --exclude 'libcurl.so.*' --exclude 'libmicrohttpd.so.*' --exclude 'libhiredis.so.*' --exclude 'libcrypto.so.*'
 rm -r "$folder/as_built"
 echo "wheel: $(ls "$folder"/flashspan-*.whl)"
