@@ -74,17 +74,15 @@ using Json = nlohmann::ordered_json;
   return json;
 }
 
+[[nodiscard]] inline Json to_json(const AttentionShape& shape) {
+  return {{"batch", shape.batch},          {"query_heads", shape.query_heads}, {"kv_heads", shape.kv_heads},
+          {"q_len", shape.q_len},          {"kv_len", shape.kv_len},           {"head_dim_qk", shape.head_dim_qk},
+          {"head_dim_v", shape.head_dim_v}};
+}
+
 [[nodiscard]] inline Json to_json(const TuningRecord& record) {
-  const AttentionShape& shape = record.shape;
   return {{"spec", record.spec},
-          {"shape",
-           {{"batch", shape.batch},
-            {"query_heads", shape.query_heads},
-            {"kv_heads", shape.kv_heads},
-            {"q_len", shape.q_len},
-            {"kv_len", shape.kv_len},
-            {"head_dim_qk", shape.head_dim_qk},
-            {"head_dim_v", shape.head_dim_v}}},
+          {"shape", to_json(record.shape)},
           {"device", record.device},
           {"processors", record.processors},
           {"compiler", record.compiler},

@@ -4,17 +4,12 @@
 
 #include <filesystem>
 
-#include "process.hpp"
+#include "command.hpp"
 
 namespace {
 
 using namespace cli_test;
 using testing::HasSubstr;
-
-Outcome run_command(std::vector<std::string> arguments, const Environment& environment = {}) {
-  arguments.insert(arguments.begin(), FLASHSPAN_COMMAND);
-  return run_program(arguments, environment);
-}
 
 /// One forward kernel in a bundle, from a manifest.
 class Bundles : public testing::Test {

@@ -9,17 +9,12 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "process.hpp"
+#include "command.hpp"
 
 namespace {
 
 using namespace cli_test;
 using testing::HasSubstr;
-
-Outcome run_command(std::vector<std::string> arguments, const Environment& environment = {}) {
-  arguments.insert(arguments.begin(), FLASHSPAN_COMMAND);
-  return run_program(arguments, environment);
-}
 
 /// A service as a process of its own, over a cache of its own.
 class Server {

@@ -8,17 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "process.hpp"
+#include "command.hpp"
 
 namespace {
 
 using namespace cli_test;
 using testing::HasSubstr;
-
-Outcome run_command(std::vector<std::string> arguments, const Environment& environment = {}) {
-  arguments.insert(arguments.begin(), FLASHSPAN_COMMAND);
-  return run_program(arguments, environment);
-}
 
 /// A small kernel on the CPU and two tiles beside the default.
 class Tune : public testing::Test {
