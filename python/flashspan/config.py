@@ -99,6 +99,9 @@ def read_triton_autotune(path: str | os.PathLike) -> list[tuple[Config, float]]:
     ``cache_results=True``), with their median milliseconds, fastest first. Those that failed (inf) are left out, and so are
     those that are none of ours: other block sizes than BLOCK_M and BLOCK_N, clusters, register limits.
 
+    Args:
+        path: of the file.
+
     Raises:
         BadArgumentError: for a file of another form.
     """
