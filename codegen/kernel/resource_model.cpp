@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include "codegen/kernel/arch_limits.hpp"
 #include "codegen/kernel/tile_config.hpp"
@@ -240,7 +241,10 @@ std::vector<ModelledTile> modelled_tiles(const KernelSpec& spec, bool light_mask
     const bool on_cpu = spec.target.kind == DeviceKind::cpu;
     if (on_cpu || resources.fits()) tiles.push_back({tile, resources, predicted_cost(tiled, resources, size)});
   }
-  std::ranges::stable_sort(tiles, {}, &ModelledTile::cost);
+  // Among equals the sizes decide: std::stable_sort of this library is deprecated C++ to clang.
+  std::ranges::sort(tiles, {}, [](const ModelledTile& one) {
+    return std::tuple(one.cost, one.tile.block_m, one.tile.block_n, one.tile.num_warps, one.tile.num_stages);
+  });
   return tiles;
 }
 

@@ -170,10 +170,11 @@ TunedTiles::TunedTiles(const std::vector<TuningRecord>& records) {
   for (const TuningRecord& record : records) {
     const auto spec = kernel::KernelSpec::from_text(record.spec);
     if (!spec || !kernel::check_tile(*spec)) continue;
-    families_[tuned_family(*spec)].push_back({shape_class(record.shape), record});
-  }
-  for (auto& [family, results] : families_) {
-    std::ranges::stable_sort(results, std::greater<>(), [](const Result& result) { return result.record.date; });
+    auto& results = families_[tuned_family(*spec)];
+    // The latest first; of the same time, in their order.
+    const auto place = std::ranges::upper_bound(results, record.date, std::greater<>(),
+                                                [](const Result& result) { return result.record.date; });
+    results.insert(place, {shape_class(record.shape), record});
   }
 }
 
