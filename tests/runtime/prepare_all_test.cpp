@@ -109,7 +109,7 @@ TEST_F(PrepareAll, ACompileThatTakesTooLongIsGivenUpByWhoWaitsAndKeptWhenItIsDon
     if (first.exchange(false)) go_on.wait();
   };
   CompileQueue queue(at_most(1));
-  const auto results = prepare(queue, {call(0), call(1), call(2)}, 0.05);
+  const auto results = prepare(queue, {call(0), call(1), call(2)}, 1);
   ASSERT_FALSE(results[0]->has_value());
   EXPECT_EQ(results[0]->error().code, ErrorCode::timed_out);
   EXPECT_TRUE(results[1]->has_value()) << "its place in the queue went to those behind it";

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <latch>
+#include <memory>
 #include <thread>
 
 #include "tests/service/service_fixture.hpp"
@@ -22,13 +23,17 @@ bool one_at_a_time(int running) { return running == 0; }
 class Plug {
  public:
   explicit Plug(CompileJobs& jobs) {
-    EXPECT_TRUE(jobs.run_ahead(spec_of(1000), [this] { started_.count_down(), released_.wait(); }));
-    started_.wait();
+    EXPECT_TRUE(jobs.run_ahead(spec_of(1000), [gate = gate_] { gate->started.count_down(), gate->released.wait(); }));
+    gate_->started.wait();
   }
-  void release() { released_.count_down(); }
+  void release() { gate_->released.count_down(); }
 
  private:
-  std::latch started_{1}, released_{1};
+  /// Of the waiting job too, which is still on its way out when the test ends.
+  struct Gate {
+    std::latch started{1}, released{1};
+  };
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 };
 
 /// Waits until so many jobs that are waited for are queued.

@@ -110,8 +110,8 @@ TEST(CompileServer, ACompileThatFailsIsToldWithTheUsersExpressionAndNotRemembere
 }
 
 TEST(CompileServer, ARequestWhoseTimeIsUpIsAnsweredAndItsCompileIsKept) {
+  std::latch released(1);  // outlives the service, whose threads wait at it
   FakeService service;
-  std::latch released(1);
   service.backend->on_compile = [&] { released.wait(); };
   const auto wanted = service.wanted(1);
   EXPECT_EQ(service.compile(wanted, 0.01).status, 504);
@@ -121,8 +121,8 @@ TEST(CompileServer, ARequestWhoseTimeIsUpIsAnsweredAndItsCompileIsKept) {
 }
 
 TEST(CompileServer, StoppingAnswersThoseWhoWait) {
+  std::latch started(1), released(1);  // outlive the service, whose threads wait at them
   FakeService service;
-  std::latch started(1), released(1);
   service.backend->on_compile = [&] { started.count_down(), released.wait(); };
   std::jthread client([&] { EXPECT_EQ(service.compile(service.wanted(1)).status, 503); });
   started.wait();
@@ -144,8 +144,8 @@ TEST(CompileServer, PrefetchesWithoutWaiting) {
 }
 
 TEST(CompileServer, ShowsItsStateAndItsMetrics) {
+  std::latch started(1), released(1);  // outlive the service, whose threads wait at them
   FakeService service;
-  std::latch started(1), released(1);
   service.backend->on_compile = [&] { started.count_down(), released.wait(); };
   std::jthread client([&] { service.compile(service.wanted(1)); });
   started.wait();
