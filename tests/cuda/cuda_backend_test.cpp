@@ -1,16 +1,15 @@
 // What the back end asks of the driver, seen through a driver that records: kernels, grids, streams, contexts, errors.
 #include "runtime/cuda/cuda_backend.hpp"
 
-#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 
 #include "codegen/kernel/tile_config.hpp"
 #include "tests/cuda/call_fixture.hpp"
+#include "tests/cuda/empty_cubin.hpp"
 #include "tests/cuda/fake_driver.hpp"
 #include "tests/cuda/made_up_address.hpp"
 
@@ -19,19 +18,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-/// The smallest bytes that pass for a cubin.
-std::vector<std::byte> empty_cubin() {
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_machine = 190;
-  header.e_phoff = sizeof(header);
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  std::vector<std::byte> bytes(sizeof(header));
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  return bytes;
-}
 
 class CudaBackendCalls : public testing::Test {
  protected:

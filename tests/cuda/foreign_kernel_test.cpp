@@ -1,29 +1,16 @@
 // Kernels of other compilers are loaded with the shared memory and launched with the attributes that they ask for.
 #include "runtime/cuda/foreign_kernel.hpp"
 
-#include <elf.h>
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstring>
 #include <vector>
 
+#include "tests/cuda/empty_cubin.hpp"
 #include "tests/cuda/fake_driver.hpp"
 
 namespace flashspan::cuda {
 namespace {
-
-/// An ELF file for CUDA that has nothing in it.
-std::vector<std::byte> empty_cubin() {
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_machine = 190;
-  header.e_phoff = sizeof(header);
-  std::vector<std::byte> bytes(sizeof(header));
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  return bytes;
-}
 
 class ForeignKernels : public testing::Test {
  protected:
