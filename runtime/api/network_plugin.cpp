@@ -12,10 +12,14 @@
 namespace flashspan::api {
 namespace {
 
-constexpr const char* plugin_file = "libflashspan_network.so";
-constexpr const char* remedy =
+constexpr Plugin plugin{
+    "network plug-in",
+    "libflashspan_network.so",
+    FLASHSPAN_NETWORK_PLUGIN_ENTRY,
+    FLASHSPAN_NETWORK_PLUGIN_ABI,
+    "",
     "build Flashspan with FLASHSPAN_BUILD_NETWORK=ON (apt-get install libcurl4-openssl-dev libmicrohttpd-dev "
-    "libhiredis-dev libssl-dev), or set FLASHSPAN_NETWORK_PLUGIN to the file";
+    "libhiredis-dev libssl-dev), or set FLASHSPAN_NETWORK_PLUGIN to the file"};
 constexpr std::size_t fewest_secret_bytes = 16;
 
 /// What was chosen, else what the environment says; empty: nothing.
@@ -44,19 +48,9 @@ std::shared_ptr<network::Network> network_or_warning(const Settings& settings, c
 }  // namespace
 
 Result<std::shared_ptr<network::Network>> open_network(const Settings& settings) {
-  Error error{ErrorCode::missing_component, "network plug-in", "no usable " + std::string(plugin_file), remedy, ""};
-  for (const std::filesystem::path& file : plugin_candidates(plugin_file, settings.network_plugin)) {
-    std::string why;
-    void* const symbol = open_plugin(file, FLASHSPAN_NETWORK_PLUGIN_ENTRY, why);
-    if (const auto entry = reinterpret_cast<flashspan_network_entry>(symbol); entry != nullptr) {
-      if (void* made = entry(FLASHSPAN_NETWORK_PLUGIN_ABI); made != nullptr) {
-        return std::shared_ptr<network::Network>(static_cast<network::Network*>(made));
-      }
-      why = file.string() + ": made for another version of the library";
-    }
-    error.detail += (error.detail.empty() ? "" : "\n") + why;
-  }
-  return error;
+  const auto made = make_from_plugin(plugin, settings.network_plugin);
+  if (!made) return made.error();
+  return std::shared_ptr<network::Network>(static_cast<network::Network*>(*made));
 }
 
 Result<cache::Signer> open_signer(const RemoteChoice& choice, const Settings& settings) {

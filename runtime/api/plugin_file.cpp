@@ -2,9 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <vector>
+
 #include "runtime/api/own_folder.hpp"
 
 namespace flashspan::api {
+namespace {
+
+using Entry = void* (*)(int abi);
 
 std::vector<std::filesystem::path> plugin_candidates(const std::string& file_name,
                                                      const std::optional<std::string>& chosen) {
@@ -27,6 +33,22 @@ void* open_plugin(const std::filesystem::path& file, const char* symbol, std::st
     why = reason != nullptr ? reason : std::string("no entry ") + symbol;
   }
   return found;
+}
+
+}  // namespace
+
+Result<void*> make_from_plugin(const Plugin& plugin, const std::optional<std::string>& chosen) {
+  Error error{ErrorCode::missing_component, plugin.what, "no usable " + std::string(plugin.file_name), plugin.remedy,
+              ""};
+  for (const std::filesystem::path& file : plugin_candidates(plugin.file_name, chosen)) {
+    std::string why;
+    if (const auto entry = reinterpret_cast<Entry>(open_plugin(file, plugin.entry, why)); entry != nullptr) {
+      if (void* made = entry(plugin.abi); made != nullptr) return made;
+      why = file.string() + ": made for another version of the library" + plugin.other_version;
+    }
+    error.detail += (error.detail.empty() ? "" : "\n") + why;
+  }
+  return error;
 }
 
 }  // namespace flashspan::api

@@ -1,21 +1,26 @@
 // plugin_file.hpp -- finds and opens shared objects that come with the library.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "flashspan/core/error.hpp"
 
 namespace flashspan::api {
 
-/// Files that may be the plug-in of this file name, in the order they are tried: `chosen` alone if it is set; else
-/// beside this library or executable, in the lib folder next to it, along the loader's path, and where it was to be
-/// installed.
-[[nodiscard]] std::vector<std::filesystem::path> plugin_candidates(const std::string& file_name,
-                                                                   const std::optional<std::string>& chosen);
+struct Plugin {
+  const char* what;  ///< for the error
+  const char* file_name;
+  const char* entry;          ///< symbol of a function that makes the object: void* (*)(int abi)
+  int abi;                    ///< what the entry is called with; it gives null if it has another
+  const char* other_version;  ///< what else that may mean, for the error
+  const char* remedy;
+};
 
-/// The symbol of a plug-in, which stays open for the rest of the process, with its own symbols out of sight; or null
-/// with the reason in `why`.
-[[nodiscard]] void* open_plugin(const std::filesystem::path& file, const char* symbol, std::string& why);
+/// What a plug-in's entry makes. Files are tried in this order: `chosen` alone if it is set; else beside this library
+/// or executable, in the lib folder next to it, along the loader's path, and where it was to be installed. One that
+/// opens stays open for the rest of the process, with its own symbols out of sight. Error: missing_component, with the
+/// reason of every file in `detail`.
+[[nodiscard]] Result<void*> make_from_plugin(const Plugin& plugin, const std::optional<std::string>& chosen);
 
 }  // namespace flashspan::api
