@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view entry_suffix = ".fse";
 constexpr std::string_view temporary_prefix = ".tmp-";
 constexpr const char* damaged_folder = "damaged";
+constexpr const char* building_folder = "building";
 constexpr std::int64_t stamp_after_seconds = 3600;
 constexpr std::int64_t temporary_lifetime_seconds = 3600;
 constexpr std::size_t shard_digits = 2;
@@ -86,11 +87,15 @@ fs::path entry_path(const fs::path& directory, const KernelKey& key) {
 
 struct DiskStore::Latches {
   std::atomic<bool> writable{true};
+  std::atomic<bool> last_write_failed{false};
   std::atomic<bool> warned_of_read_error{false};
 };
 
-DiskStore::DiskStore(fs::path directory, LogSink log)
-    : directory_(std::move(directory)), log_(std::move(log)), latches_(std::make_unique<Latches>()) {}
+DiskStore::DiskStore(fs::path directory, LogSink log, std::chrono::milliseconds longest_turn)
+    : directory_(std::move(directory)),
+      log_(std::move(log)),
+      longest_turn_(longest_turn),
+      latches_(std::make_unique<Latches>()) {}
 DiskStore::DiskStore(DiskStore&& other) noexcept = default;
 DiskStore& DiskStore::operator=(DiskStore&& other) noexcept = default;
 DiskStore::~DiskStore() = default;
@@ -157,9 +162,21 @@ Result<void> DiskStore::write(const KernelKey& key, const Entry& entry) {
   constexpr int attempts = 3;  // the directory may be deleted while we write into it
   int error = ENOENT;
   for (int attempt = 0; attempt < attempts && error == ENOENT; ++attempt) error = publish(key, bytes);
+  latches_->last_write_failed = error != 0;
   if (error == 0) return {};
   if (is_read_only(error)) latches_->writable = false;
   return failure(error_text(error), {});
+}
+
+std::unique_ptr<BuildTurn> DiskStore::take_turn(const KernelKey& key) {
+  if (!latches_->writable || latches_->last_write_failed) return nullptr;
+  const fs::path folder = directory_ / building_folder;
+  if (create_private_directories(directory_) != 0 || create_directory_like(folder, directory_) != 0) return nullptr;
+  auto turn = std::make_unique<BuildTurn>(folder / key.to_text(), longest_turn_);
+  if (turn->wait() == BuildTurn::Wait::too_long) {
+    warn("cache: another process is still building " + key.to_text() + ", building it here too");
+  }
+  return turn;
 }
 
 std::vector<StoredEntry> DiskStore::list() {
@@ -197,6 +214,7 @@ void DiskStore::sweep() const {
     if (::lstat(path.c_str(), &status) != 0 || now - status.st_mtime <= temporary_lifetime_seconds) return;
     ::unlink(path.c_str());
   });
+  remove_old_turns(directory_ / building_folder);
   for_each_item(directory_ / damaged_folder, [](const fs::directory_entry& item) { ::unlink(item.path().c_str()); });
 }
 

@@ -108,10 +108,12 @@ struct KernelCache::State {
   }
 
   void keep_on_disk(const KernelKey& key, const Entry& entry);
+  void keep(const KernelKey& key, const Entry& entry);
 
-  /// From a store, else from the builder. Runs without the lock. Never throws.
-  Result<Found> make(const KernelKey& key, const Builder& builder) noexcept;
-  Result<Found> make_or_throw(const KernelKey& key, const Builder& builder);
+  /// From a store, else from the fetcher, else from the builder. Runs without the lock. Never throws.
+  Result<Found> make(const KernelKey& key, const Builder& builder, const Fetcher& fetcher) noexcept;
+  Result<Found> make_or_throw(const KernelKey& key, const Builder& builder, const Fetcher& fetcher);
+  Result<Found> build(const KernelKey& key, const Builder& builder);
 
   std::optional<DiskStore> disk;
   std::vector<std::unique_ptr<Layer>> layers;
@@ -134,7 +136,8 @@ std::optional<KernelCache::Found> KernelCache::State::read(const KernelKey& key)
   return std::nullopt;
 }
 
-Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& key, const Builder& builder) {
+Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& key, const Builder& builder,
+                                                             const Fetcher& fetcher) {
   if (auto stored = read(key)) return *std::move(stored);
   if (shared && !is_discarded(key)) {
     if (auto entry = shared->read(key)) {
@@ -142,11 +145,28 @@ Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& ke
       return found(*std::move(entry), Outcome::shared);
     }
   }
+  // Before this process takes a turn: the one that it asks may share the folder, and wait for that turn.
+  if (auto fetched = fetcher ? fetcher() : std::nullopt) {
+    keep(key, *fetched);
+    return found(*std::move(fetched), Outcome::service);
+  }
+  return build(key, builder);
+}
+
+Result<KernelCache::Found> KernelCache::State::build(const KernelKey& key, const Builder& builder) {
+  const auto turn = disk ? disk->take_turn(key) : nullptr;
+  if (turn) {
+    if (auto entry = disk->read(key)) return found(*std::move(entry), Outcome::disk);  // of whoever had it before
+  }
   Result<Entry> built = builder();
   if (!built) return built.error();
-  keep_on_disk(key, *built);
-  if (shared) shared->write(key, *built);
+  keep(key, *built);
   return found(*std::move(built), Outcome::built);
+}
+
+void KernelCache::State::keep(const KernelKey& key, const Entry& entry) {
+  keep_on_disk(key, entry);
+  if (shared) shared->write(key, entry);
 }
 
 void KernelCache::State::keep_on_disk(const KernelKey& key, const Entry& entry) {
@@ -155,10 +175,11 @@ void KernelCache::State::keep_on_disk(const KernelKey& key, const Entry& entry) 
   if (!written && log) log(LogLevel::warning, "cache: not kept on disk: " + written.error().message());
 }
 
-Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const Builder& builder) noexcept {
+Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const Builder& builder,
+                                                    const Fetcher& fetcher) noexcept {
   // Whatever happens, those who wait must be told.
   try {
-    return make_or_throw(key, builder);
+    return make_or_throw(key, builder, fetcher);
   } catch (const std::exception& exception) {
     return builder_threw(exception.what());
   } catch (...) {
@@ -172,7 +193,7 @@ KernelCache::KernelCache(std::optional<DiskStore> disk, std::size_t memory_limit
                                      std::move(shared))) {}
 KernelCache::~KernelCache() = default;
 
-Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder& builder) {
+Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder& builder, const Fetcher& fetcher) {
   std::unique_lock lock(state_->mutex);
   if (EntryPointer entry = state_->memory.find(key)) return Found{std::move(entry), Outcome::memory};
   const auto [position, first] = state_->flights.try_emplace(key);
@@ -185,7 +206,7 @@ Result<KernelCache::Found> KernelCache::get(const KernelKey& key, const Builder&
   const auto flight = position->second = std::make_shared<Flight>();
   lock.unlock();
 
-  Result<Found> made = state_->make(key, builder);
+  Result<Found> made = state_->make(key, builder, fetcher);
 
   lock.lock();
   if (made) {

@@ -21,7 +21,7 @@ enum class Outcome {
   disk,     ///< the store of this cache
   layer,    ///< a read-only store below it
   shared,   ///< a store of many machines
-  service,  ///< a compile service that the builder asked
+  service,  ///< a compile service
   built,
 };
 inline constexpr std::size_t outcome_count = 6;
@@ -30,6 +30,8 @@ inline constexpr std::size_t outcome_count = 6;
 class KernelCache {
  public:
   using Builder = std::function<Result<Entry>()>;
+  /// Asks somebody else to build it.
+  using Fetcher = std::function<std::optional<Entry>()>;
   struct Found {
     std::shared_ptr<const Entry> entry;
     Outcome outcome = Outcome::memory;
@@ -44,10 +46,11 @@ class KernelCache {
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 
-  /// The entry under `key`, built by `builder` if it is nowhere. Threads that ask for one key at the same
-  /// time wait for one builder; different keys build in parallel. A failed build is returned to every waiter
-  /// and stored nowhere. A failed disk write is a warning, not an error.
-  [[nodiscard]] Result<Found> get(const KernelKey& key, const Builder& builder);
+  /// The entry under `key`, fetched or built if it is nowhere. Threads that ask for one key at the same time wait for
+  /// one builder, and so do, for a limited time, processes of one machine that share a disk store (BuildTurn);
+  /// different keys build in parallel. A failed build is returned to every waiting thread and stored nowhere. A failed
+  /// disk write is a warning, not an error. `fetcher` may be empty.
+  [[nodiscard]] Result<Found> get(const KernelKey& key, const Builder& builder, const Fetcher& fetcher = {});
   /// The entry under `key` if it is in memory, on disk or in a layer. Waits for no builder, and for no other machine.
   [[nodiscard]] std::optional<Found> find(const KernelKey& key);
   /// An entry of a layer by its alias, with its key.

@@ -71,13 +71,6 @@ int sync(int descriptor) {
   return 0;
 }
 
-/// Write permission for those who may enter the directory, no execute permission for anyone.
-void take_permissions_of_directory(int descriptor, const std::filesystem::path& directory) {
-  struct stat status{};
-  // Best effort: without it the file stays readable by its owner alone.
-  if (::stat(directory.c_str(), &status) == 0) (void)::fchmod(descriptor, status.st_mode & 0666);
-}
-
 /// Creates `directory`/.tmp-<pid>-<random> with the bytes, on stable storage, with the directory's permissions.
 /// After a failure no file is left.
 int create_temporary(const std::filesystem::path& directory, std::span<const std::byte> bytes,
@@ -147,6 +140,11 @@ int create_directory_like(const std::filesystem::path& directory, const std::fil
   struct stat status{};
   if (::stat(parent.c_str(), &status) == 0) (void)::chmod(directory.c_str(), status.st_mode & 02777);
   return 0;
+}
+
+void take_permissions_of_directory(int descriptor, const std::filesystem::path& directory) {
+  struct stat status{};
+  if (::stat(directory.c_str(), &status) == 0) (void)::fchmod(descriptor, status.st_mode & 0666);
 }
 
 std::string error_text(int error) { return std::error_code(error, std::generic_category()).message(); }

@@ -36,6 +36,10 @@ int create_private_directories(const std::filesystem::path& directory);
 /// Creates `directory` with the permissions of `parent`, which exists. An existing directory is success.
 int create_directory_like(const std::filesystem::path& directory, const std::filesystem::path& parent);
 
+/// Gives an open file the read and write permissions of `directory`. Best effort: a file of somebody else keeps its
+/// own.
+void take_permissions_of_directory(int descriptor, const std::filesystem::path& directory);
+
 /// What the system calls an errno value.
 [[nodiscard]] std::string error_text(int error);
 

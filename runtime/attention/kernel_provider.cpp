@@ -299,19 +299,18 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
     return found ? finish(std::move(built), *found) : written.error();
   }
   built.key = recipe.key;
-  bool fetched = false;
-  const auto builder = [&]() -> Result<cache::Entry> {
+  const auto fetcher = [&]() -> std::optional<cache::Entry> {
     if (on_miss == MissPolicy::warn) {
       options_.log(LogLevel::warning,
                    "frozen, but compiling inside a call: " + spec.summary() + "; " + expression_lines(text));
     }
-    if (!any_compiler_serves) {  // else counted, and asked for, before
-      metrics().misses.add();
-      if (auto remote = fetch({spec, recipe.key, OwnedText(text)})) {
-        fetched = true;
-        return std::move(remote->entry);
-      }
-    }
+    if (any_compiler_serves) return std::nullopt;  // was counted, and asked for, before
+    metrics().misses.add();
+    auto remote = fetch({spec, recipe.key, OwnedText(text)});
+    if (!remote) return std::nullopt;
+    return std::move(remote->entry);
+  };
+  const auto builder = [&]() -> Result<cache::Entry> {
     auto entry = compile(spec, recipe);
     if (!entry) return explain_failure(entry.error(), recipe.source, spec, recipe.key, text);
     return entry;
@@ -329,12 +328,11 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
     options_.log(LogLevel::warning, "not prepared: " + spec.summary() + ", key " + built.key.to_text());
     return not_prepared(spec, text, "which is not compiled");
   }
-  auto made = cache_->get(built.key, builder);
+  auto made = cache_->get(built.key, builder, fetcher);
   if (!made) {
     options_.log(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
     return made.error();
   }
-  if (fetched) made->outcome = cache::Outcome::service;
   return finish(std::move(built), *made);
 }
 
@@ -352,9 +350,11 @@ std::optional<cache::KernelCache::Found> KernelProvider::fetch_by_alias(const ke
   metrics().misses.add();
   auto remote = fetch({spec, alias, OwnedText(text), /*by_alias=*/true});
   if (!remote) return std::nullopt;
-  auto kept = cache_->get(remote->key, [&]() -> Result<cache::Entry> { return std::move(remote->entry); });
+  const auto not_needed = []() -> Result<cache::Entry> {
+    return Error{ErrorCode::compile_failed, "kernel", "none", "the one that was fetched", ""};
+  };
+  auto kept = cache_->get(remote->key, not_needed, [&] { return std::optional(std::move(remote->entry)); });
   if (!kept) return std::nullopt;
-  if (kept->outcome == cache::Outcome::built) kept->outcome = cache::Outcome::service;
   key = remote->key;
   return *std::move(kept);
 }

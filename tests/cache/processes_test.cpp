@@ -52,8 +52,7 @@ TEST_P(OneColdDirectory, AllProcessesGetTheRightEntries) {
     built += std::stoi("0" + worker.output());
   }
   for (WorkerProcess& reader : readers) EXPECT_EQ(reader.wait(), 0);
-  EXPECT_GE(built, 8);
-  EXPECT_LE(built, static_cast<int>(GetParam()) * 8);  // nobody builds twice what it has published
+  EXPECT_EQ(built, 8);
   EXPECT_EQ(count_temporary_files(directory.path()), 0);
   DiskStore store(directory.path() / "cache", {});
   EXPECT_EQ(store.list().size(), 8U);
@@ -161,7 +160,7 @@ TEST(FailingFileSystems, ADirectoryOfSomeoneElseIsServedFrom) {
 }
 
 TEST(FailingFileSystems, CallsThatFailNowAndThenCostNothingButTheEntry) {
-  for (const char* call : {"open", "rename", "fsync", "mkostemp"}) {
+  for (const char* call : {"open", "rename", "fsync", "mkostemp", "flock"}) {
     for (const int error : {EBUSY, ESTALE, ENOENT, EIO, ENOSPC, EINTR}) {
       if (error == EINTR && std::strcmp(call, "rename") == 0) continue;  // rename is never interrupted
       const TemporaryDirectory directory;

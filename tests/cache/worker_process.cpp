@@ -72,6 +72,13 @@ void WorkerProcess::kill() {
   if (process_ > 0) ::kill(process_, SIGKILL);
 }
 
+bool WorkerProcess::wait_for_output() {
+  char byte = 0;
+  if (::read(standard_output_, &byte, 1) != 1) return false;
+  output_ += byte;
+  return true;
+}
+
 int WorkerProcess::wait() {
   close_input();
   if (standard_output_ >= 0) {

@@ -22,6 +22,8 @@ class WorkerProcess {
   /// Closes the worker's standard input: the sign to start, or to stop.
   void close_input();
   void kill();
+  /// Waits for the first byte that the worker prints: the sign that it is where it should be. False: it ended before.
+  bool wait_for_output();
   /// Waits. The exit code, or minus the signal that ended it. Closes the input first.
   int wait();
   /// What it printed; valid after wait().

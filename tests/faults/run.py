@@ -56,7 +56,7 @@ class Machine:
 
     def finish(self, client):
         """Where the kernels of a client came from, how many of each; a fault if one failed or is wrong."""
-        out, errors = client.communicate(timeout=900)
+        out, errors = client.communicate(timeout=3600)
         if client.returncode != 0:
             raise Fault(f"a client ended with {client.returncode}:\n{out}{errors}")
         sources = collections.Counter()
@@ -154,6 +154,8 @@ def one_cold_cache(machine, processes):
     sources = sum((machine.finish(client)[0] for client in clients), collections.Counter())
     if machine.verify(cache) != machine.kernels:
         raise Fault("entries are missing from the folder")
+    if sources["built"] != machine.kernels:
+        raise Fault(f"{sources['built']} compiles of {machine.kernels} kernels")
     report(f"{processes} processes on one cold folder",
            {"built": sources["built"], "from disk": sources["disk"], "s": round(time.monotonic() - begun, 1)})
 
@@ -226,7 +228,7 @@ def broken_disks(machine):
             raise Fault(f"{what}: {sources}\n{errors}")
         figures[what] += machine.kernels
 
-    for call, error in (("rename", 5), ("fsync", 28), ("open", 5), ("mkostemp", 28)):
+    for call, error in (("rename", 5), ("fsync", 28), ("open", 5), ("mkostemp", 28), ("flock", 37)):
         failing = {"LD_PRELOAD": str(machine.fail_file_calls), "FAIL_CALL": call, "FAIL_ERRNO": str(error)}
         serve_and_check(f"failing {call}", service_options=failing, **failing)
     if os.geteuid() == 0 and can_mount():

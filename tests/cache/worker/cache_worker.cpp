@@ -178,6 +178,16 @@ int read_only_file_system(const std::filesystem::path& directory) {
   return use_without_writing(directory);
 }
 
+/// Has the turn of key 1 until standard input ends; prints a line as soon as it has it. Meant to be killed.
+int hold_turn(const std::filesystem::path& directory) {
+  const auto turn = DiskStore(directory, print_to_standard_error).take_turn(sample_key(1));
+  if (turn == nullptr || turn->wait() != BuildTurn::Wait::over) return report("no turn");
+  std::printf("has it\n");
+  std::fflush(stdout);
+  wait_for_start();
+  return right;
+}
+
 /// For runs under fail_file_calls: every entry must come out right although the file system fails now and then.
 int endure_failures(const std::filesystem::path& directory) {
   for (int round = 0; round < 50; ++round) {
@@ -198,6 +208,7 @@ int run(const std::vector<std::string>& arguments) {
   if (task == "race") return race(directory, seed, 8, 50);
   if (task == "write") return write_forever(directory, seed);
   if (task == "read") return read_until_told(directory, seed);
+  if (task == "hold-turn") return hold_turn(directory);
   if (task == "full-disk") return full_disk(directory);
   if (task == "limited-file-size") return limited_file_size(directory);
   if (task == "foreign-directory") return foreign_directory(directory);

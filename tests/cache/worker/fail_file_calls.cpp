@@ -1,6 +1,7 @@
 // fail_file_calls.cpp -- preloaded into a process, makes every third call of one function on a cache file fail:
-// FAIL_CALL is its name (open, rename, fsync, mkostemp), FAIL_ERRNO the number it fails with.
+// FAIL_CALL is its name (open, rename, fsync, mkostemp, flock), FAIL_ERRNO the number it fails with.
 #include <dlfcn.h>
+#include <sys/file.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -51,6 +52,11 @@ EXPORTED int rename(const char* from, const char* to) noexcept {
 EXPORTED int fsync(int descriptor) {
   if (should_fail("fsync")) return -1;
   return next<int(int)>("fsync")(descriptor);
+}
+
+EXPORTED int flock(int descriptor, int operation) noexcept {
+  if ((operation & LOCK_UN) == 0 && should_fail("flock")) return -1;
+  return next<int(int, int)>("flock")(descriptor, operation);
 }
 
 EXPORTED int mkostemp(char* name, int flags) {
