@@ -3,6 +3,8 @@
 import json
 import statistics
 
+from result_files import write_whole
+
 
 def engine_of(group, name):
     return next((engine for engine in group["engines"] if engine["engine"] == name), None)
@@ -102,9 +104,5 @@ def plot(result, path):
 
 
 def write(result, folder):
-    """Each file whole or as it was before."""
-    for name, text in (("train-gpt.json", json.dumps(result, indent=1)), ("train-gpt.md", markdown(result))):
-        unfinished = folder / f"{name}.unfinished"
-        unfinished.write_text(text)
-        unfinished.replace(folder / name)
-    plot(result, folder / "train-gpt.png")
+    write_whole(folder / "train-gpt.json", json.dumps(result, indent=1))
+    write_whole(folder / "train-gpt.md", markdown(result))

@@ -9,10 +9,11 @@ For each length and pattern the engines train copies of one model on the same ba
 tokens, a step each in turn, so that a warm device slows all alike. Everything that an engine has to do in a step counts:
 FlexAttention's block masks, sorting and compaction, planning of tiles. The first step, which compiles, is told apart.
 
-The time of --minutes is divided among the lengths and patterns that are still to come; a group ends early rather than late.
-Writes train-gpt.json, .md and, where matplotlib is installed, .png into the folder, anew after each group. An engine that fails
-is noted and left out; exit code 1 if Flashspan is the one, or its losses are not those of FlexAttention within noise.
-`--device cpu` tries the program itself, not the speed of anything.
+The time of --minutes is divided among the lengths and patterns that are still to come; a group ends early rather than late, and
+none begins after the time. Prints a line and writes train-gpt.json and .md into the folder every quarter of a minute and after
+each group; in the end train-gpt.png too, where matplotlib is installed. An engine that fails is noted and left out; exit code 1
+if Flashspan is the one, or its losses are not those of FlexAttention within noise. `--device cpu` tries the program itself, not
+the speed of anything.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from gpt import Gpt, TokenStream
 from gpt_attention import ENGINES, PATTERNS, Settings, attention_of_layers
 
 LEARNING_RATE, WARM_UP = 6e-4, 20
+SECONDS_BETWEEN_REPORTS = 15
 
 
 class Trainee:
@@ -66,7 +68,7 @@ class Trainee:
 
 
 def train_group(options, length, pattern, deadline):
-    """All engines on one length and pattern, until --steps or the deadline."""
+    """All engines on one length and pattern, until --steps or the deadline. After every step: the group's record so far."""
     torch.manual_seed(7)
     torch.compiler.reset()  # a new length is a new function, rather than one more of those whose number is limited
     model = Gpt(options.layers, options.width, options.heads, options.vocabulary, length).to(options.device)
@@ -81,10 +83,10 @@ def train_group(options, length, pattern, deadline):
         for trainee in trainees:
             if trainee.failure is None:
                 trainee.timed_step(number, tokens, doc)
+        yield {"length": length, "pattern": pattern, "batch": stream.batch, "documents": options.documents,
+               "engines": [trainee.record() for trainee in trainees]}
         if time.monotonic() > deadline:
             break
-    return {"length": length, "pattern": pattern, "batch": stream.batch, "documents": options.documents,
-            "engines": [trainee.record() for trainee in trainees]}
 
 
 def parse(arguments):
@@ -108,6 +110,13 @@ def parse(arguments):
     return options
 
 
+def report(result, folder):
+    gpt_report.write(result, folder)
+    group = result["groups"][-1]
+    steps = max(len(engine["losses"]) for engine in group["engines"])
+    print(f"{gpt_report.lines_of_group(group)[-1]} ({steps} steps)", flush=True)
+
+
 def main(arguments=None):
     options = parse(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -117,12 +126,20 @@ def main(arguments=None):
               "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
               "settings": {name: value for name, value in vars(options).items() if name != "out"}, "groups": []}
     for done, (length, pattern) in enumerate(groups):
+        if done and time.monotonic() > end:
+            print(f"{length} {pattern}: no time left", flush=True)
+            continue
         deadline = time.monotonic() + (end - time.monotonic()) / (len(groups) - done)
-        result["groups"].append(train_group(options, length, pattern, deadline))
-        gpt_report.write(result, options.out)
-        print(gpt_report.lines_of_group(result["groups"][-1])[-1], flush=True)
+        result["groups"].append(None)
+        reported = time.monotonic()
+        for result["groups"][-1] in train_group(options, length, pattern, deadline):
+            if time.monotonic() > reported + SECONDS_BETWEEN_REPORTS:
+                report(result, options.out)
+                reported = time.monotonic()
+        report(result, options.out)
         if options.device == "cuda":
             torch.cuda.empty_cache()
+    gpt_report.plot(result, options.out / "train-gpt.png")
     return 0 if all(gpt_report.is_right(group) for group in result["groups"]) else 1
 
 

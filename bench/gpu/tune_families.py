@@ -1,17 +1,20 @@
 """Tunes every mask family on a device, and shows what that gave: tuning.json and tuning.html.
 
 Usage: python3 bench/gpu/tune_families.py --out folder
-       [--head-dims 64,128] [--lengths 8192] [--families causal,document] [--directions forward,backward] [--tokens 16384] [--rounds 3]
+       [--head-dims 64,128] [--lengths 8192] [--families causal,document] [--directions forward,backward] [--tokens 16384]
+       [--rounds 3] [--minutes 60]
 
 For each family: how long tuning took, the best tile and its gain over the default, timed again in turns with it (`gain` is the
 median of the rounds); over all, the geometric mean of the gains, the least, and how often the resource model's first five hold the
-best. The page has the landscape of each family: every tile's time over the model's order. Exit code 1 if a candidate was wrong.
-`--device cpu` tries the program itself, not the speed of anything.
+best. The page has, where matplotlib is installed, the landscape of each family: every tile's time over the model's order. Both
+files are written anew after each family; none begins that would end after --minutes if it took as long as the longest before it.
+Exit code 1 if a candidate was wrong. `--device cpu` tries the program itself, not the speed of anything.
 """
 
 import argparse
 import html
 import io
+import itertools
 import json
 import math
 import os
@@ -23,6 +26,7 @@ import time
 
 import families
 import torch
+from result_files import write_whole
 
 HIDDEN = 4096  # heads * head dim of the problems
 FIRST = 5  # of the model's order
@@ -75,14 +79,15 @@ def summary_of(rows):
 
 
 def landscape(row):
-    """Times of a row's tiles over the model's order, as SVG."""
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    """Times of a row's tiles over the model's order, as SVG; nothing without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ""
     tiles = sorted((candidate for candidate in row["candidates"] if candidate["milliseconds"] > 0),
                    key=lambda candidate: candidate["predicted_cost"])
-    figure, axes = pyplot.subplots(figsize=(9, 2.6), layout="constrained")
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    axes = figure.subplots()
     colours = {"measured": "tab:blue", "hopeless": "tab:gray"}
     axes.bar(range(len(tiles)), [tile["milliseconds"] for tile in tiles],
              color=["tab:orange" if tile["config"] == row["default"] else colours[tile["outcome"]] for tile in tiles])
@@ -92,12 +97,11 @@ def landscape(row):
     axes.set_ylabel("ms")
     text = io.StringIO()
     figure.savefig(text, format="svg")
-    pyplot.close(figure)
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def page(results):
-    """One HTML file that needs nothing else."""
+def page(results, landscapes):
+    """One HTML file that needs nothing else. `landscapes`: one for each row."""
     def cell(value):
         return f"<td>{html.escape(f'{value:.4g}' if isinstance(value, float) else str(value))}</td>"
 
@@ -113,18 +117,29 @@ def page(results):
     lines += ["<tr>" + "".join(cell(row[name]) for name in columns) + "</tr>" for row in results["rows"]]
     lines += ["</table><h2>Landscapes</h2><p>Orange: the default. Grey: stopped early. Green line: the best. "
               "From left to right as the resource model expects them, fastest first.</p>"]
-    for row in results["rows"]:
+    for row, drawn in zip(results["rows"], landscapes):
         lines += [f"<h3>{html.escape(row['family'])}, {row['direction']}, head dim {row['head_dim']}, {row['length']} tokens</h3>",
-                  landscape(row)]
+                  drawn]
         lines += [f"<p>{html.escape(candidate['config'])}: {candidate['outcome']}: {html.escape(candidate['note'])}</p>"
                   for candidate in row["candidates"] if candidate["outcome"] in ("wrong", "failed", "out_of_time")]
     return "\n".join(lines)
 
 
-def write(results, folder):
+def write(results, landscapes, folder):
     results["summary"] = summary_of(results["rows"])
-    (folder / "tuning.json").write_text(json.dumps(results, indent=1))
-    (folder / "tuning.html").write_text(page(results))
+    landscapes += [landscape(row) for row in results["rows"][len(landscapes):]]
+    write_whole(folder / "tuning.json", json.dumps(results, indent=1))
+    write_whole(folder / "tuning.html", page(results, landscapes))
+
+
+def tuned(name, head_dim, length, arguments):
+    """The rows of one family."""
+    attention = problem(families.ALL[name](length, arguments.device), head_dim, length, arguments.tokens, arguments.device)
+    begin = time.monotonic()
+    found = flashspan.tune([attention], backward="backward" in arguments.directions)
+    seconds = time.monotonic() - begin
+    return [row_of(name, head_dim, length, result, seconds, again(attention, result, arguments.rounds))
+            for result in found if result.direction in arguments.directions]
 
 
 def main():
@@ -132,6 +147,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--tokens", type=int, default=16384, help="batch * length")
     for name, default, kind in (("--head-dims", "64,128", int), ("--lengths", "8192", int),
                                 ("--families", ",".join(families.ALL), str), ("--directions", "forward,backward", str)):
@@ -140,24 +156,20 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "CPU"
     results = {"machine": {"device": device, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
-                           "command": " ".join(sys.argv)}, "rows": []}
-    for head_dim in arguments.head_dims:
-        for length in arguments.lengths:
-            for name in arguments.families:
-                attention = problem(families.ALL[name](length, arguments.device), head_dim, length, arguments.tokens,
-                                    arguments.device)
-                begin = time.monotonic()
-                found = flashspan.tune([attention], backward="backward" in arguments.directions)
-                seconds = time.monotonic() - begin
-                for result in found:
-                    if result.direction not in arguments.directions:
-                        continue
-                    gain = again(attention, result, arguments.rounds)
-                    results["rows"].append(row_of(name, head_dim, length, result, seconds, gain))
-                    row = results["rows"][-1]
-                    print(f"{name} d{head_dim} {length} {result.direction}: {result.best}, {gain:.3f} times the default, "
-                          f"rank {row['rank_of_best']}, {seconds:.0f} s", flush=True)
-                write(results, arguments.out)
+                           "command": " ".join(sys.argv)}, "rows": [], "summary": summary_of([])}
+    end, longest, landscapes = time.monotonic() + 60 * arguments.minutes, 0.0, []
+    for head_dim, length, name in itertools.product(arguments.head_dims, arguments.lengths, arguments.families):
+        begin = time.monotonic()
+        if begin + longest > end:
+            print(f"{name} d{head_dim} {length}: no time left", flush=True)
+            continue
+        rows = tuned(name, head_dim, length, arguments)
+        results["rows"] += rows
+        for row in rows:
+            print(f"{name} d{head_dim} {length} {row['direction']}: {row['best']}, {row['gain']:.3f} times the default, "
+                  f"rank {row['rank_of_best']}, {row['seconds']:.0f} s", flush=True)
+        write(results, landscapes, arguments.out)
+        longest = max(longest, time.monotonic() - begin)
     print(json.dumps(results["summary"]))
     return 1 if results["summary"]["wrong"] else 0
 

@@ -3,7 +3,8 @@
 import os
 import tempfile
 
-os.environ["FLASHSPAN_CACHE_DIR"] = tempfile.mkdtemp(prefix="flashspan-tests-")  # before the library reads it
+_cache = tempfile.TemporaryDirectory(prefix="flashspan-tests-", ignore_cleanup_errors=True)  # until the process ends
+os.environ["FLASHSPAN_CACHE_DIR"] = _cache.name  # before the library reads it
 
 import pytest
 import torch

@@ -9,6 +9,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu"))
 
+import gpt_attention
 import gpt_report
 import train_gpt
 from gpt import TokenStream
@@ -41,7 +42,8 @@ def test_time_that_has_run_out_ends_a_group_after_one_step(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["documents", "hash", "qk"])
-def test_engines_compute_one_function(device, pattern):
+def test_engines_compute_one_function(device, pattern, monkeypatch):
+    monkeypatch.setattr(gpt_attention, "_compiled", lambda function: function)  # FlexAttention's compile takes half a minute
     _, doc = TokenStream(2, 96, 4, 64, torch.device(device)).step(5)
     rows = [torch.randn(2, 96, 2, 32, device=device, dtype=torch.bfloat16) for _ in range(3)]
     ours, theirs = (attention_of_layers(pattern, engine, doc, 3, Settings(buckets=4))(1)(*rows)
