@@ -246,9 +246,10 @@ def test_a_name_that_transformers_takes_for_another_library_is_refused():
         register("flashspan")
 
 
-def test_the_mask_is_that_of_the_positions(device):
+@pytest.mark.parametrize("shape", [(), (1,)], ids=str)
+def test_the_mask_is_that_of_the_positions(device, shape):
     is_token = torch.tensor([[1, 1, 0, 1, 1, 1]], device=device)
-    mask = traced_mask(1, 3, 4, q_offset=torch.tensor(3, device=device), kv_offset=2, attention_mask=is_token)
+    mask = traced_mask(1, 3, 4, q_offset=torch.tensor(3, device=device).reshape(shape), kv_offset=2, attention_mask=is_token)
     q, k = torch.arange(3)[:, None] + 3, torch.arange(4) + 2
     visible = (q >= k) & (is_token.cpu()[0, 2:] != 0)
     assert mask.shape == (1, 1, 3, 4)

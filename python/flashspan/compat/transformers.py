@@ -105,7 +105,7 @@ def _at_positions(mask_function: Callable[..., Any], q_offset: int | torch.Tenso
         return mask_function(b, h, q + q_offset, k + kv_offset)
 
     offsets = {"q_offset": q_offset, "kv_offset": kv_offset}
-    tensors = {name: offset for name, offset in offsets.items() if isinstance(offset, torch.Tensor)}
+    tensors = {name: offset.reshape(()) for name, offset in offsets.items() if isinstance(offset, torch.Tensor)}
     numbers = {name: offset for name, offset in offsets.items() if isinstance(offset, int) and offset != 0}
     text, looked_up = trace(at_positions, False, {**numbers}, tensors)
     used = set(re.findall(r"\w+", text))
