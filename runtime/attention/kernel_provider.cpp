@@ -55,6 +55,11 @@ Error not_prepared(const kernel::KernelSpec& spec, const UserText& text, const c
                expression_lines(text)};
 }
 
+/// Of a compile whose result must not be kept under its key. Its user sees what comes of the next attempt.
+Error compiler_changed(const std::string& expected) {
+  return Error{ErrorCode::missing_component, "compiler", "another one", expected, ""};
+}
+
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -250,6 +255,7 @@ Result<cache::Entry> KernelProvider::compile(const kernel::KernelSpec& spec, con
                           0,
                           {}};
   auto binary = compile_watched(recipe.source, spec, recipe.key);
+  if (const auto compiler = backend_->compiler_description()) metadata.compiler = *compiler;
   metadata.created_unix_seconds = unix_seconds_now();
   if (!binary) {
     if (!has_fallback(binary.error(), spec)) return binary.error();
@@ -312,6 +318,7 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
   };
   const auto builder = [&]() -> Result<cache::Entry> {
     auto entry = compile(spec, recipe);
+    if (!is_named_rightly(recipe)) return compiler_changed(recipe.compiler);
     if (!entry) return explain_failure(entry.error(), recipe.source, spec, recipe.key, text);
     return entry;
   };
@@ -329,11 +336,17 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
     return not_prepared(spec, text, "which is not compiled");
   }
   auto made = cache_->get(built.key, builder, fetcher);
+  if (!made && !is_named_rightly(recipe)) return build_one(spec, text, on_miss);
   if (!made) {
     options_.log(LogLevel::error, "compile failed: " + spec.summary() + ", key " + built.key.to_text());
     return made.error();
   }
   return finish(std::move(built), *made);
+}
+
+bool KernelProvider::is_named_rightly(const Recipe& recipe) const {
+  const auto compiler = backend_->compiler_identity();
+  return !compiler || *compiler == recipe.compiler;
 }
 
 std::optional<RemoteEntry> KernelProvider::fetch(const RemoteRequest& request) {

@@ -154,6 +154,8 @@ class KernelProvider {
   };
   /// Error: missing_component, with the alias alone in `recipe`, if there is no compiler.
   [[nodiscard]] Result<void> write_recipe(const kernel::KernelSpec& spec, Recipe& recipe);
+  /// Whether the back end's compiler is still the one that the recipe's key is made of.
+  [[nodiscard]] bool is_named_rightly(const Recipe& recipe) const;
   [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
   /// An entry of a bundle by its alias. `key` becomes that entry's.
   [[nodiscard]] std::optional<cache::KernelCache::Found> find_alias(const cache::KernelKey& alias,

@@ -95,10 +95,13 @@ class Backend {
 
   [[nodiscard]] virtual const DeviceFacts& facts() const = 0;
   [[nodiscard]] virtual kernel::Language language() const = 0;
-  /// Name and version of the compiler, e.g. "nvrtc 13.0.88" or "llvm 19.1.7 znver5 +avx512f..."; part of every key.
-  /// Error: missing_component if the compiler cannot be opened.
+  /// What tells the compiler from others, e.g. "nvrtc 13 build 65be0db3..." or "llvm 19.1.7 znver5 +avx512f..."; part
+  /// of every key. May change, once, with the first compile: that is when a compiler is opened, and only then is it
+  /// certain which one serves. Error: missing_component if none is found.
   [[nodiscard]] virtual Result<std::string> compiler_identity() = 0;
-  /// Options that compile() passes, without paths; part of every key.
+  /// The same for people, with all that is known of its version. Opens the compiler. Error: missing_component.
+  [[nodiscard]] virtual Result<std::string> compiler_description() { return compiler_identity(); }
+  /// Options that compile() passes and its output depends on, without paths; part of every key.
   [[nodiscard]] virtual std::vector<std::string> compile_options(const kernel::KernelSpec& spec) const = 0;
 
   /// Those of compile_options() that no version of the compiler changes. Nothing: a binary that another compiler made

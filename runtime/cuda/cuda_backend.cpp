@@ -121,18 +121,20 @@ class CudaBackend final : public backend::Backend {
   [[nodiscard]] const backend::DeviceFacts& facts() const override { return facts_; }
   [[nodiscard]] kernel::Language language() const override { return kernel::Language::cuda; }
 
-  [[nodiscard]] Result<std::string> compiler_identity() override {
+  [[nodiscard]] Result<std::string> compiler_identity() override { return compiler_.identity(); }
+
+  [[nodiscard]] Result<std::string> compiler_description() override {
     const auto compiler = compiler_.get();
     if (!compiler) return compiler.error();
-    return (*compiler)->identity();
+    return (*compiler)->description();
   }
 
   [[nodiscard]] std::vector<std::string> compile_options(const KernelSpec& spec) const override {
-    return compiler_.options(spec.target.arch);
+    return NvrtcCompiler::options_of_output(spec.target.arch);
   }
 
   [[nodiscard]] std::optional<std::vector<std::string>> portable_options(const KernelSpec& spec) const override {
-    return NvrtcCompiler::options(0, 0, spec.target.arch);
+    return compile_options(spec);
   }
 
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, const KernelSpec& spec) override {
@@ -174,7 +176,7 @@ class CudaBackend final : public backend::Backend {
 
   CudaDevice device_;  ///< without a driver: compile only
   backend::DeviceFacts facts_;
-  mutable NvrtcOnDemand compiler_;
+  NvrtcOnDemand compiler_;
 };
 
 Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& spec, const LaunchArgs& args) {

@@ -109,13 +109,13 @@ Result<std::shared_ptr<const NvrtcCompiler>> NvrtcCompiler::open(const NvrtcSear
   return std::make_shared<const NvrtcCompiler>(*std::move(library));
 }
 
-std::string NvrtcCompiler::identity() const {
+std::string NvrtcCompiler::description() const {
   const std::string version = "nvrtc " + std::to_string(library_.major) + "." + std::to_string(library_.minor);
   return library_.build_id.empty() ? version : version + " build " + library_.build_id;
 }
 
-std::vector<std::string> NvrtcCompiler::options(int major, int minor, Arch arch) {
-  std::vector<std::string> options{
+std::vector<std::string> NvrtcCompiler::options_of_output(Arch arch) {
+  return {
       "--gpu-architecture=" + to_string(arch),
       "-std=c++17",
       // Otherwise NVRTC lifts the whole process's stack limit during a compile.
@@ -124,6 +124,10 @@ std::vector<std::string> NvrtcCompiler::options(int major, int minor, Arch arch)
       "-no-source-include",
       "--ptxas-options=-v",
   };
+}
+
+std::vector<std::string> NvrtcCompiler::options(int major, int minor, Arch arch) {
+  std::vector<std::string> options = options_of_output(arch);
   // From 12.9 on NVRTC keeps a cache of its own, for which it opens libcuda and calls cuInit.
   const bool has_cache = major > 12 || (major == 12 && minor >= 9);
   if (has_cache) options.emplace_back("-no-cache");
@@ -179,6 +183,10 @@ Result<backend::Binary> NvrtcCompiler::compile(const kernel::SourceText& source,
 
 Result<std::shared_ptr<const NvrtcCompiler>> NvrtcOnDemand::get() {
   const std::lock_guard lock(mutex_);
+  return open();
+}
+
+Result<std::shared_ptr<const NvrtcCompiler>> NvrtcOnDemand::open() {
   if (compiler_ == nullptr) {
     auto opened = NvrtcCompiler::open(search_);
     if (!opened) return opened.error();
@@ -187,9 +195,13 @@ Result<std::shared_ptr<const NvrtcCompiler>> NvrtcOnDemand::get() {
   return compiler_;
 }
 
-std::vector<std::string> NvrtcOnDemand::options(Arch arch) {
-  const auto compiler = get();
-  return compiler ? (*compiler)->options(arch) : NvrtcCompiler::options(0, 0, arch);
+Result<std::string> NvrtcOnDemand::identity() {
+  const std::lock_guard lock(mutex_);
+  if (compiler_ == nullptr && !identity_from_files_) identity_from_files_ = nvrtc_identity_from_files(search_);
+  if (compiler_ == nullptr && identity_from_files_) return *identity_from_files_;
+  const auto compiler = open();
+  if (!compiler) return compiler.error();
+  return (*compiler)->identity();
 }
 
 }  // namespace flashspan::cuda

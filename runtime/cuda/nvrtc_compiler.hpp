@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,12 +25,15 @@ class NvrtcCompiler {
   static Result<std::shared_ptr<const NvrtcCompiler>> open(const NvrtcSearch& search);
 
   [[nodiscard]] const NvrtcLibrary& library() const { return library_; }
-  /// "nvrtc 13.0 build 65be0db3...": the exact build, without its path.
-  [[nodiscard]] std::string identity() const;
+  [[nodiscard]] std::string identity() const { return library_.identity(); }
+  /// For people: "nvrtc 13.0 build 65be0db3...".
+  [[nodiscard]] std::string description() const;
   /// What compile() passes.
   [[nodiscard]] std::vector<std::string> options(Arch arch) const {
     return options(library_.major, library_.minor, arch);
   }
+  /// Those of them that every NVRTC gets, and that its output depends on.
+  [[nodiscard]] static std::vector<std::string> options_of_output(Arch arch);
   /// What it passes to NVRTC `major`.`minor`.
   [[nodiscard]] static std::vector<std::string> options(int major, int minor, Arch arch);
 
@@ -55,12 +59,17 @@ class NvrtcOnDemand {
   explicit NvrtcOnDemand(NvrtcSearch search) : search_(std::move(search)) {}
   /// Error: missing_component.
   [[nodiscard]] Result<std::shared_ptr<const NvrtcCompiler>> get();
-  /// Options of the NVRTC in use; without one, those that every NVRTC gets.
-  [[nodiscard]] std::vector<std::string> options(Arch arch);
+  /// NvrtcCompiler::identity(), without opening it where its files tell. Should another library open in the end,
+  /// because the one that was named cannot be, the identity is from then on that one's. Error: missing_component.
+  [[nodiscard]] Result<std::string> identity();
 
  private:
+  /// `mutex_` is held.
+  [[nodiscard]] Result<std::shared_ptr<const NvrtcCompiler>> open();
+
   NvrtcSearch search_;
   std::mutex mutex_;
+  std::optional<std::string> identity_from_files_;
   std::shared_ptr<const NvrtcCompiler> compiler_;
 };
 

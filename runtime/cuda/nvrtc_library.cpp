@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 
 namespace flashspan::cuda {
 namespace {
@@ -170,7 +170,40 @@ std::optional<NvrtcLibrary> try_open(const std::string& candidate, int flags, co
   return library;
 }
 
+bool is_loaded(const char* soname) {
+  void* handle = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle != nullptr) dlclose(handle);
+  return handle != nullptr;
+}
+
+std::string identity_of_build(int major, const std::string& build_id) {
+  return "nvrtc " + std::to_string(major) + " build " + build_id;
+}
+
+/// As the file's name says.
+int major_of(const std::string& path) { return std::atoi(path.substr(path.rfind('.') + 1).c_str()); }
+
 }  // namespace
+
+std::string NvrtcLibrary::identity() const {
+  if (!build_id.empty()) return identity_of_build(major, build_id);
+  return "nvrtc " + std::to_string(major) + "." + std::to_string(minor);
+}
+
+std::optional<std::string> nvrtc_identity_from_files(const NvrtcSearch& search) {
+  if (std::any_of(known_sonames.begin(), known_sonames.end(), is_loaded)) return std::nullopt;
+  for (const std::string& candidate : nvrtc_candidates(search)) {
+    const int major = major_of(candidate);
+    if (search.newest_major != 0 && major > search.newest_major) continue;
+    const std::filesystem::path folder = std::filesystem::path(candidate).parent_path();
+    if (folder.empty()) return std::nullopt;  // the loader's to find
+    const std::string build_id = build_id_of(candidate);
+    const bool whole = !matches(folder.string() + "/libnvrtc-builtins.so." + std::to_string(major) + ".*").empty();
+    if (build_id.empty() || !whole) return std::nullopt;
+    return identity_of_build(major, build_id);
+  }
+  return std::nullopt;
+}
 
 std::vector<std::string> nvrtc_candidates(const NvrtcSearch& search) {
   std::vector<std::string> candidates;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,11 +49,20 @@ struct NvrtcLibrary {
   std::string path;
   std::string build_id;    ///< the linker's build id in hexadecimal, naming the exact build; empty if there is none
   std::vector<int> archs;  ///< it compiles for sm_<number>, ascending
+
+  /// "nvrtc 13 build 65be0db3...": the exact build, without its path. A library without a build id is told by its
+  /// version, "nvrtc 13.0".
+  [[nodiscard]] std::string identity() const;
 };
 
 /// Files that open_nvrtc() tries, in order, after a libnvrtc that the process has loaded already: cuda_home, the
 /// toolkits in /usr/local, the Python wheels, the loader's own path. Names of the loader's path have no folder.
 [[nodiscard]] std::vector<std::string> nvrtc_candidates(const NvrtcSearch& search);
+
+/// The identity() of the library that open_nvrtc() would most likely open, from its file alone: opening takes ten
+/// milliseconds, most of them for 200,000 relocations. Nothing if only opening tells, among others if a libnvrtc is
+/// open in this process already.
+[[nodiscard]] std::optional<std::string> nvrtc_identity_from_files(const NvrtcSearch& search);
 
 /// The first usable libnvrtc of version 12.0 or later.
 /// Error: missing_component, with every candidate and the reason against it in `detail`.

@@ -254,14 +254,23 @@ TEST(NvrtcOptions, TurnOffTheCacheWhereThereIsOne) {
   EXPECT_THAT(NvrtcCompiler::options(12, 8, {80, 0}), Not(Contains("-no-cache")));
 }
 
+TEST(NvrtcOptions, OfTheOutputAreThoseThatEveryVersionGets) {
+  auto options = NvrtcCompiler::options_of_output({80, 0});
+  EXPECT_EQ(NvrtcCompiler::options(12, 8, {80, 0}), options);
+  options.emplace_back("-no-cache");
+  EXPECT_EQ(NvrtcCompiler::options(13, 0, {80, 0}), options);
+}
+
 TEST(NvrtcOnDemandTest, SaysWhatIsMissingAndTriesAgain) {
   NvrtcOnDemand compiler(NvrtcSearch{"/nowhere", {}, 1});
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto got = compiler.get();
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, ErrorCode::missing_component);
+    const auto identity = compiler.identity();
+    ASSERT_FALSE(identity);
+    EXPECT_EQ(identity.error().code, ErrorCode::missing_component);
   }
-  EXPECT_EQ(compiler.options({80, 0}), NvrtcCompiler::options(0, 0, {80, 0}));
 }
 
 }  // namespace

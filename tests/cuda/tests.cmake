@@ -20,6 +20,11 @@ target_compile_definitions(test_cuda_without_driver
 add_dependencies(test_cuda_without_driver recording_libcuda)
 gtest_discover_tests(test_cuda_without_driver TEST_PREFIX "cuda." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS cuda)
 
+add_executable(test_cuda_without_nvrtc cuda/name_without_opening.cpp)
+target_link_libraries(test_cuda_without_nvrtc PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest_main
+                                                      GTest::gmock ${CMAKE_DL_LIBS})
+gtest_discover_tests(test_cuda_without_nvrtc TEST_PREFIX "cuda." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS cuda)
+
 # Not a test of its own: takes minutes. CI runs it.
 add_executable(compile_matrix cuda/compile_matrix.cpp)
 target_link_libraries(compile_matrix PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest ${CMAKE_DL_LIBS})

@@ -1,8 +1,10 @@
 // fake_backend.hpp -- a back end that compiles nothing and counts everything.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,11 +57,11 @@ class FakeBackend final : public backend::Backend {
   [[nodiscard]] const backend::DeviceFacts& facts() const override { return facts_; }
   [[nodiscard]] kernel::Language language() const override { return emitted; }
   [[nodiscard]] Result<std::string> compiler_identity() override {
-    ++texts;
     if (compiler.empty()) return Error{ErrorCode::missing_component, "compiler", "none", "one", ""};
     return compiler;
   }
   [[nodiscard]] std::vector<std::string> compile_options(const kernel::KernelSpec& /*spec*/) const override {
+    ++texts;
     return options;
   }
 
@@ -83,6 +85,7 @@ class FakeBackend final : public backend::Backend {
     }
     backend::Binary binary;
     for (char character : spec.summary()) binary.bytes.push_back(static_cast<std::byte>(character));
+    binary.bytes.resize(std::max(binary.bytes.size(), binary_bytes));
     binary.report.milliseconds = 12.5;
     binary.report.entries = {{"first", 40, 100, 0, 0}, {"second", 72, 50, 8, 16}};
     return binary;
@@ -128,7 +131,7 @@ class FakeBackend final : public backend::Backend {
   std::atomic<int> compiles = 0;
   std::atomic<int> loads = 0;
   std::atomic<int> runs = 0;
-  std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
+  mutable std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
   std::atomic<int> load_failures = 0;
   std::atomic<int> run_failures = 0;
@@ -144,6 +147,7 @@ class FakeBackend final : public backend::Backend {
   std::optional<std::vector<std::string>> portable;
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
+  std::size_t binary_bytes = 0;     ///< at least
   void* captured_stream = nullptr;  ///< null: none
   kernel::KernelSpec last_spec;
   backend::LaunchArgs last_args;
