@@ -2,6 +2,7 @@
 // machine. Nothing here launches a kernel.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -85,11 +86,18 @@ struct CompileRequest {
   std::optional<std::string> cache_dir, cache_path;  ///< as in AttentionOptions
 };
 
-/// Compiles into the cache, `threads` at a time; `progress` (may be null) is called from the calling thread's view
-/// once per finished kernel. Error: missing_component if there is no NVRTC; bad_argument for a dtype, head dims or
-/// score gradients that no call takes.
+/// Compiles into the cache, `threads` at a time, 0: one a core; `progress` (may be null) is called from the calling
+/// thread's view once per finished kernel. Error: missing_component if there is no NVRTC; bad_argument for a dtype,
+/// head dims or score gradients that no call takes.
 [[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(
     const CompileRequest& request, int threads, const std::function<void(const CompiledKernel&)>& progress);
+
+/// The same for many requests, whose kernels share the threads; the outer list is in the order of the requests, and
+/// `progress` is told the place of the kernel's. Error: of the first request that no call takes; nothing is compiled
+/// then.
+[[nodiscard]] Result<std::vector<std::vector<CompiledKernel>>> compile_ahead(
+    const std::vector<CompileRequest>& requests, int threads,
+    const std::function<void(std::size_t, const CompiledKernel&)>& progress);
 
 /// Compiles the kernel of a spec into the cache. `spec`: its text, one "name = value" a line, as DirectionPlan::spec
 /// and the .spec files in FLASHSPAN_DUMP_DIR have it. Error: bad_argument, for a text that is no spec;

@@ -19,6 +19,7 @@
 #include "runtime/api/states.hpp"
 #include "runtime/attention/check_spec.hpp"
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/compile_limits.hpp"
 #include "runtime/attention/kernel_provider.hpp"
 #include "runtime/attention/score_gradients.hpp"
 #include "runtime/attention/validate.hpp"
@@ -28,11 +29,6 @@
 namespace flashspan {
 
 namespace {
-
-struct Task {
-  Arch arch;
-  Direction direction;
-};
 
 /// Where kernels of one kind of device are compiled into.
 struct Stores {
@@ -56,9 +52,16 @@ Result<Stores> open_stores(DeviceKind kind, const std::optional<std::string>& ca
 }
 
 struct Compilation {
-  const CompileRequest& request;
+  CompileRequest request;
   std::string score_gradients;  ///< as in KernelSpec
   Stores stores;
+};
+
+struct Task {
+  std::size_t request;  ///< its place
+  const Compilation* compilation;
+  Arch arch;
+  Direction direction;
 };
 
 void build_into(CompiledKernel& result, const kernel::KernelSpec& spec, const attention::UserText& text,
@@ -75,15 +78,15 @@ void build_into(CompiledKernel& result, const kernel::KernelSpec& spec, const at
   result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), built->spec.lowering);
 }
 
-attention::SpecChoice choice_of(const Task& task, const Compilation& compilation) {
-  const CompileRequest& request = compilation.request;
+attention::SpecChoice choice_of(const Task& task) {
+  const CompileRequest& request = task.compilation->request;
   attention::SpecChoice choice;
   choice.direction = task.direction;
   choice.target = {DeviceKind::cuda, task.arch};
   choice.dtype = request.dtype;
   choice.head_dim_qk = request.head_dim_qk;
   choice.head_dim_v = request.head_dim_v;
-  if (task.direction == Direction::backward) choice.score_gradients = compilation.score_gradients;
+  if (task.direction == Direction::backward) choice.score_gradients = task.compilation->score_gradients;
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
   choice.needs.deterministic = request.deterministic;
@@ -91,26 +94,26 @@ attention::SpecChoice choice_of(const Task& task, const Compilation& compilation
   return choice;
 }
 
-CompiledKernel compile_one(const Task& task, const Compilation& compilation) {
-  const CompileRequest& request = compilation.request;
+CompiledKernel compile_one(const Task& task) {
+  const CompileRequest& request = task.compilation->request;
   const MaskState& mask = request.mask->state();
   const ScoreState* score = request.score != nullptr ? &request.score->state() : nullptr;
   CompiledKernel result;
   result.arch = task.arch;
   result.direction = task.direction;
-  const auto spec = attention::choose_spec(choice_of(task, compilation), mask, score);
+  const auto spec = attention::choose_spec(choice_of(task), mask, score);
   if (!spec) {
     result.error = spec.error();
     return result;
   }
   build_into(result, *spec, {&mask.program.source(), score != nullptr ? &score->program.source() : nullptr},
-             cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings())), compilation.stores);
+             cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings())), task.compilation->stores);
   return result;
 }
 
 /// Runs the tasks on `threads` threads; `progress` is called on this thread, in the order in which they finish.
-std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int threads, const Compilation& compilation,
-                                        const std::function<void(const CompiledKernel&)>& progress) {
+std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int threads,
+                                        const std::function<void(std::size_t, const CompiledKernel&)>& progress) {
   std::vector<CompiledKernel> results(tasks.size());
   std::mutex mutex;
   std::condition_variable changed;
@@ -124,13 +127,14 @@ std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int thre
         if (next == tasks.size()) return;
         mine = next++;
       }
-      results[mine] = compile_one(tasks[mine], compilation);
+      results[mine] = compile_one(tasks[mine]);
       const std::scoped_lock lock(mutex);
       finished.push_back(mine);
       changed.notify_one();
     }
   };
-  const std::size_t wanted = std::min(tasks.size(), static_cast<std::size_t>(std::max(threads, 1)));
+  const int most = threads > 0 ? threads : attention::machine_resources().cores;
+  const std::size_t wanted = std::min(tasks.size(), static_cast<std::size_t>(most));
   std::vector<std::jthread> workers;
   workers.reserve(wanted);
   for (std::size_t worker = 0; worker < wanted; ++worker) workers.emplace_back(work);
@@ -139,15 +143,13 @@ std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int thre
     changed.wait(lock, [&] { return finished.size() > reported; });
     const std::size_t index = finished[reported];
     lock.unlock();
-    if (progress) progress(results[index]);
+    if (progress) progress(tasks[index].request, results[index]);
   }
   return results;
 }
 
-}  // namespace
-
-Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request, int threads,
-                                                  const std::function<void(const CompiledKernel&)>& progress) {
+/// Error: as compile_ahead(), but for a missing NVRTC.
+Result<Compilation> begin(const CompileRequest& request, const Mask& everything) {
   AttentionShape sizes;
   sizes.head_dim_qk = request.head_dim_qk;
   sizes.head_dim_v = request.head_dim_v;
@@ -157,19 +159,48 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   auto score_gradients = attention::score_gradient_names(request.score != nullptr ? &request.score->state() : nullptr,
                                                          request.score_gradients);
   if (!score_gradients) return score_gradients.error();
-  if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(api::settings())); !nvrtc) return nvrtc.error();
-
-  const Mask everything = Mask::full();
-  CompileRequest filled = request;
-  if (filled.mask == nullptr) filled.mask = &everything;
-  std::vector<Task> tasks;
-  for (const Arch& arch : request.archs) {
-    for (Direction direction : request.directions) tasks.push_back({arch, direction});
-  }
   auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
   if (!stores) return stores.error();
-  const Compilation compilation{filled, *std::move(score_gradients), *std::move(stores)};
-  return compile_all(tasks, threads, compilation, progress);
+  Compilation compilation{request, *std::move(score_gradients), *std::move(stores)};
+  if (compilation.request.mask == nullptr) compilation.request.mask = &everything;
+  return compilation;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<CompiledKernel>>> compile_ahead(
+    const std::vector<CompileRequest>& requests, int threads,
+    const std::function<void(std::size_t, const CompiledKernel&)>& progress) {
+  const Mask everything = Mask::full();
+  std::vector<Compilation> compilations;
+  compilations.reserve(requests.size());  // tasks point into it
+  std::vector<Task> tasks;
+  for (const CompileRequest& request : requests) {
+    auto compilation = begin(request, everything);
+    if (!compilation) return compilation.error();
+    compilations.push_back(*std::move(compilation));
+    for (const Arch& arch : request.archs) {
+      for (Direction direction : request.directions) {
+        tasks.push_back({compilations.size() - 1, &compilations.back(), arch, direction});
+      }
+    }
+  }
+  if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(api::settings())); !nvrtc) return nvrtc.error();
+  std::vector<CompiledKernel> compiled = compile_all(tasks, threads, progress);
+  std::vector<std::vector<CompiledKernel>> results(requests.size());
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    results[tasks[index].request].push_back(std::move(compiled[index]));
+  }
+  return results;
+}
+
+Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request, int threads,
+                                                  const std::function<void(const CompiledKernel&)>& progress) {
+  auto compiled = compile_ahead(std::vector{request}, threads, [&](std::size_t, const CompiledKernel& kernel) {
+    if (progress) progress(kernel);
+  });
+  if (!compiled) return compiled.error();
+  return std::move(compiled->front());
 }
 
 Result<CompiledKernel> compile_spec(const std::string& text, const std::optional<std::string>& cache_dir,

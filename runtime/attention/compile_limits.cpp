@@ -1,8 +1,11 @@
 #include "runtime/attention/compile_limits.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace flashspan::attention {
@@ -25,6 +28,30 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
   return number;
 }
 
+/// Those that the calling thread may run on. hardware_concurrency() counts those of the whole machine, since
+/// glibc 2.35.
+int cores_by_affinity(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/thread-self/status");
+  constexpr std::string_view name = "Cpus_allowed:";  // a number in hexadecimal, with commas
+  int cores = 0;
+  for (std::string line; cores == 0 && std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    for (const char digit : line.substr(name.size())) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      if (const std::size_t value = digits.find(digit); value != digits.npos) cores += std::popcount(value);
+    }
+  }
+  return std::max(1, cores > 0 ? cores : static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// The processors' time that the control group gets, in cores, rounded up; nothing if it is not limited.
+std::optional<int> cores_by_quota(const std::filesystem::path& root) {
+  std::ifstream file(root / "sys/fs/cgroup/cpu.max");
+  std::int64_t microseconds = 0, period = 0;
+  if (!(file >> microseconds >> period) || period <= 0) return std::nullopt;  // not there, or "max"
+  return static_cast<int>(std::max<std::int64_t>((microseconds + period - 1) / period, 1));
+}
+
 /// What the group's limit leaves, where there is one. Containers see their own group at the top of the tree.
 std::optional<std::int64_t> available_to_group(const std::filesystem::path& root) {
   const std::filesystem::path group = root / "sys/fs/cgroup";
@@ -38,7 +65,8 @@ std::optional<std::int64_t> available_to_group(const std::filesystem::path& root
 
 MachineResources machine_resources(const std::filesystem::path& root) {
   MachineResources resources;
-  resources.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  resources.cores = cores_by_affinity(root);
+  if (const auto quota = cores_by_quota(root)) resources.cores = std::min(resources.cores, *quota);
   resources.available_bytes = available_to_system(root);
   if (const auto group = available_to_group(root)) {
     resources.available_bytes = std::min(resources.available_bytes.value_or(*group), *group);

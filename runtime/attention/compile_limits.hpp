@@ -13,7 +13,8 @@ struct MachineResources {
   std::optional<std::int64_t> available_bytes;  ///< of memory; nothing where the system does not tell
 };
 
-/// Reads /proc and /sys below `root`; the cores are those that this process may use.
+/// Reads /proc and /sys below `root`. The cores are those that the calling thread may run on, and no more than the
+/// control group's share of their time.
 [[nodiscard]] MachineResources machine_resources(const std::filesystem::path& root = "/");
 
 /// What one compile is taken to need at most. NVRTC 13.0 takes 110 MB when it is first used and 25 MB for each further

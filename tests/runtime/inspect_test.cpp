@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "tests/runtime/private_folder.hpp"
 
@@ -130,6 +132,37 @@ TEST(CompileAhead, FillsTheCacheForArchitecturesThatAreNotThere) {
   ASSERT_TRUE(again.has_value());
   for (const CompiledKernel& kernel : *again) EXPECT_EQ(kernel.record.outcome, "disk");
   EXPECT_EQ(list_cache(request.cache_dir)->size(), 2U);
+}
+
+TEST(CompileAhead, OfManyRequestsSharesTheThreadsAndKeepsTheirOrder) {
+  PrivateFolder folder;
+  const Mask masks[] = {*Mask::parse("q >= k"), *Mask::parse("q <= k")};
+  std::vector<CompileRequest> requests;
+  for (const Mask& mask : masks) {
+    CompileRequest& request = requests.emplace_back();
+    request.mask = &mask;
+    request.archs = {Arch{80, 0}};
+    request.directions = {Direction::forward};
+    request.head_dim_qk = request.head_dim_v = 16;
+    request.cache_dir = folder.path().string();
+  }
+  std::multiset<std::size_t> told;
+  const auto compiled = compile_ahead(requests, 2, [&](std::size_t request, const CompiledKernel& kernel) {
+    EXPECT_FALSE(kernel.error.has_value()) << kernel.error->message();
+    told.insert(request);
+  });
+  if (!compiled && compiled.error().code == ErrorCode::missing_component) GTEST_SKIP() << compiled.error().message();
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  EXPECT_EQ(told, (std::multiset<std::size_t>{0, 1}));
+  ASSERT_EQ(compiled->size(), 2U);
+  for (std::size_t place = 0; place < requests.size(); ++place) {
+    const auto alone = compile_ahead(requests[place], 1, nullptr);
+    EXPECT_EQ(compiled->at(place).front().record.key, alone->front().record.key) << place;
+  }
+  requests.back().head_dim_v = 20;
+  const auto refused = compile_ahead(requests, 2, [&](std::size_t, const CompiledKernel&) { ADD_FAILURE(); });
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("20"));
 }
 
 TEST(Doctor, NamesEveryPartAndARemedyForWhatIsMissing) {

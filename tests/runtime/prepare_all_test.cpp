@@ -2,6 +2,7 @@
 #include "runtime/attention/prepare_all.hpp"
 
 #include <gmock/gmock.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -182,6 +183,36 @@ TEST(CompileLimits, MemoryIsWhatTheSystemAndTheControlGroupBothLeave) {
   write("sys/fs/cgroup/memory.max", "3072\n");
   EXPECT_EQ(attention::machine_resources(folder.path()).available_bytes, 2048);
   EXPECT_GT(attention::machine_resources().available_bytes.value_or(1), 0);
+}
+
+TEST(CompileLimits, CoresAreThoseThatTheProcessMayUse) {
+  PrivateFolder folder;
+  const std::filesystem::path process = folder.path() / "proc/thread-self";
+  std::filesystem::create_directories(process);
+  const auto cores_with = [&](const char* allowed) {
+    std::ofstream(process / "status") << "Name:\tprogram\nCpus_allowed:\t" << allowed << "\nCpus_allowed_list:\t0-9\n";
+    return attention::machine_resources(folder.path()).cores;
+  };
+  EXPECT_EQ(cores_with("3"), 2);
+  EXPECT_EQ(cores_with("000000f0,00000001"), 5);
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  EXPECT_LE(attention::machine_resources().cores, CPU_COUNT(&allowed));
+}
+
+TEST(CompileLimits, CoresAreNoMoreThanTheControlGroupsShare) {
+  PrivateFolder folder;
+  const std::filesystem::path group = folder.path() / "sys/fs/cgroup";
+  std::filesystem::create_directories(group);
+  const auto cores_with = [&](const char* quota) {
+    std::ofstream(group / "cpu.max") << quota;
+    return attention::machine_resources(folder.path()).cores;
+  };
+  const int all = cores_with("max 100000\n");
+  EXPECT_EQ(cores_with("100000 100000\n"), 1);
+  EXPECT_EQ(cores_with("10000 100000\n"), 1) << "less than a core is one";
+  EXPECT_EQ(cores_with("150000 100000\n"), std::min(all, 2)) << "rounded up";
+  EXPECT_EQ(cores_with("100000000 100000\n"), all);
 }
 
 TEST(PrepareAllOnTheCpu, GivesRecordsInTheOrderOfTheCalls) {

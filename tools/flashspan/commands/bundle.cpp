@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "tools/flashspan/commands/commands.hpp"
@@ -76,24 +75,23 @@ ExitCode report(const char* verb, const BundleOptions& options, const std::vecto
 /// Compiles every kernel of the manifest into `cache`. Error: the first failure, after all have been tried.
 Result<void> compile_manifest(const std::vector<ManifestKernel>& kernels, const std::vector<Arch>& archs,
                               const BundleOptions& options, const std::string& cache) {
-  const int threads =
-      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::size_t total = 0;
   for (const ManifestKernel& kernel : kernels) total += kernel.request.directions.size() * archs.size();
   Progress progress(static_cast<int>(total), options.json);
-  Result<void> first;
+  std::vector<CompileRequest> requests;
   for (const ManifestKernel& kernel : kernels) {
-    CompileRequest request = kernel.request;
+    CompileRequest& request = requests.emplace_back(kernel.request);
     request.archs = archs;
     request.cache_dir = cache;
     request.cache_path = "";
-    const auto compiled = compile_ahead(request, threads, [&](const CompiledKernel& done) {
-      progress.step(kernel.label + ", " + to_string(done.arch) + " " + to_string(done.direction) + ": " +
-                    (done.error ? to_string(done.error->code) : done.record.outcome));
-      if (done.error && first) first = *done.error;
-    });
-    if (!compiled) return compiled.error();
   }
+  Result<void> first;
+  const auto compiled = compile_ahead(requests, options.threads, [&](std::size_t request, const CompiledKernel& done) {
+    progress.step(kernels[request].label + ", " + to_string(done.arch) + " " + to_string(done.direction) + ": " +
+                  (done.error ? to_string(done.error->code) : done.record.outcome));
+    if (done.error && first) first = *done.error;
+  });
+  if (!compiled) return compiled.error();
   return first;
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -156,10 +155,8 @@ Result<std::vector<CompiledKernel>> compile_mask(const CompileOptions& options) 
     if (!tile) return tile.error();
     request.tile = *tile;
   }
-  const int threads =
-      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Progress progress(static_cast<int>(request.archs.size() * request.directions.size()), options.json);
-  auto kernels = compile_ahead(request, threads, [&](const CompiledKernel& kernel) {
+  auto kernels = compile_ahead(request, options.threads, [&](const CompiledKernel& kernel) {
     progress.step(label_of(kernel) + ": " + (kernel.error ? to_string(kernel.error->code) : kernel.record.outcome));
   });
   if (!kernels) return kernels;
