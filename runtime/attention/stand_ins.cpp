@@ -11,11 +11,12 @@ namespace {
 
 const std::string any_mask = "any mask";
 
-void compile_quietly(KernelProvider& kernels, const kernel::KernelSpec& spec, const OwnedText& text) {
+/// Whether the kernel is there now.
+bool compile_quietly(KernelProvider& kernels, const kernel::KernelSpec& spec, const OwnedText& text) {
   try {
-    (void)kernels.get(spec, text.view());  // a failure is logged there, and the stand-in goes on serving
+    return kernels.get(spec, text.view()).has_value();  // a failure is logged there, and the stand-in goes on serving
   } catch (const std::exception&) {
-    return;  // thrown by a log sink of the caller's: there is nobody to tell
+    return false;  // thrown by a log sink of the caller's: there is nobody to tell
   }
 }
 
@@ -35,10 +36,13 @@ Result<KernelProvider::Provided> StandIns::serve(const kernel::KernelSpec& spec,
   // Without a stand-in the call is refused, as it would be under MissPolicy::refuse.
   auto served = kernels_->get(general ? *general : spec, text, MissPolicy::refuse);
   if (!served) return served;
-  if (general && note(spec)) {
+  if (general && queued_->add(spec)) {
     kernels_->warn(spec.summary() + ": calls are served by " + general->summary() + ", slower, until it is compiled");
-    queue_.add([kernels = kernels_, spec, owned = OwnedText(text)] { compile_quietly(*kernels, spec, owned); },
-               Urgency::ahead);
+    queue_.add(
+        [kernels = kernels_, queued = queued_, spec, owned = OwnedText(text)] {
+          if (compile_quietly(*kernels, spec, owned)) queued->remove(spec);
+        },
+        Urgency::ahead);
   }
   return served;
 }
@@ -48,14 +52,19 @@ std::shared_ptr<const ReadyKernel> StandIns::find(const kernel::KernelSpec& spec
   return general ? kernels_->find(*general) : nullptr;
 }
 
-bool StandIns::is_queued(const kernel::KernelSpec& spec) {
+bool StandIns::Queued::contains(const kernel::KernelSpec& spec) {
   const std::scoped_lock lock(mutex_);
-  return queued_.contains(spec);
+  return specs_.contains(spec);
 }
 
-bool StandIns::note(const kernel::KernelSpec& spec) {
+bool StandIns::Queued::add(const kernel::KernelSpec& spec) {
   const std::scoped_lock lock(mutex_);
-  return queued_.insert(spec).second;
+  return specs_.insert(spec).second;
+}
+
+void StandIns::Queued::remove(const kernel::KernelSpec& spec) {
+  const std::scoped_lock lock(mutex_);
+  specs_.erase(spec);
 }
 
 }  // namespace flashspan::attention

@@ -26,11 +26,11 @@ using ::testing::HasSubstr;
 class Freeze : public ::testing::Test {
  protected:
   /// As a fresh process over the same folder.
-  std::unique_ptr<attention::AttentionOp> open() {
+  std::unique_ptr<attention::AttentionOp> open(std::size_t max_loaded = attention::default_max_loaded_kernels) {
     auto cache = std::make_shared<cache::KernelCache>(cache::DiskStore(folder_.path() / "cache", log_), 1 << 20, log_);
     return std::make_unique<attention::AttentionOp>(
-        backend_,
-        std::make_shared<attention::KernelProvider>(backend_, std::move(cache), attention::ProviderOptions{{}, log_}));
+        backend_, std::make_shared<attention::KernelProvider>(backend_, std::move(cache),
+                                                              attention::ProviderOptions{{}, log_, max_loaded}));
   }
 
   [[nodiscard]] AttentionCall call(const Mask& mask) {
@@ -158,6 +158,26 @@ TEST_F(Freeze, AMissIsServedByTheInterpretedKernelUntilItsOwnIsCompiled) {
   EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::row_ranges);
   EXPECT_EQ(backend_->compiles, 3) << "one compile for the spec, whoever asked";
   EXPECT_EQ(warnings("until it is compiled"), 1);
+}
+
+TEST_F(Freeze, AKernelThatTookOverAndWasUnloadedIsLoadedAgain) {
+  const auto op = open(2);
+  ASSERT_TRUE(op->prepare(call(causal_)).has_value());
+  ASSERT_TRUE(op->freeze(MissPolicy::interpret));
+  const auto window = Mask::window(3, 0);
+  ASSERT_TRUE(op->run(call(*window)).has_value());
+  EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::interpreted);
+  ASSERT_TRUE(op->prepare(call(*window)).has_value());  // waits for the queue's compile
+  ASSERT_TRUE(op->prepare(call(causal_)).has_value());
+  ASSERT_TRUE(op->prepare(call(full_)).has_value());
+  const int compiles = backend_->compiles;
+  // The queue's thread needs a moment to note that it is done.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  do {
+    ASSERT_TRUE(op->run(call(*window)).has_value());
+  } while (backend_->last_spec.lowering == LoweringKind::interpreted && std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(backend_->last_spec.lowering, LoweringKind::row_ranges);
+  EXPECT_EQ(backend_->compiles, compiles) << "it came from the cache";
 }
 
 TEST_F(Freeze, WhatHasNoStandInIsRefused) {
