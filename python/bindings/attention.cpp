@@ -10,7 +10,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -21,6 +20,7 @@
 #include "flashspan/tuning.hpp"
 #include "python/bindings/errors.hpp"
 #include "python/bindings/parts.hpp"
+#include "python/bindings/receivers.hpp"
 #include "python/bindings/tensors.hpp"
 #include "reports/json.hpp"
 
@@ -31,28 +31,11 @@ namespace {
 using OptionalTensor = std::optional<TensorTuple>;
 using Address = std::uintptr_t;
 
-/// A sink for the log that calls `receiver(level, text)`. Lines come from any thread, the compiler's among them.
-LogSink log_of(nanobind::object receiver) {
-  // The last owner of the library may let go of the object without the lock on Python.
-  const std::shared_ptr<nanobind::object> held(new nanobind::object(std::move(receiver)), [](nanobind::object* object) {
-    if (!nanobind::is_alive()) return;
-    const nanobind::gil_scoped_acquire locked;
-    delete object;
-  });
-  return [held](LogLevel level, std::string_view text) {
-    if (!nanobind::is_alive()) return;
-    const nanobind::gil_scoped_acquire locked;
-    try {
-      (*held)(static_cast<int>(level), nanobind::str(text.data(), text.size()));
-    } catch (nanobind::python_error& error) {
-      error.discard_as_unraisable("flashspan: the log's receiver");
-    }
-  };
-}
-
-Attention open_attention(int cuda_device, nanobind::object receiver, std::optional<std::string> cache_dir) {
+Attention open_attention(int cuda_device, nanobind::object log, nanobind::object before_compile,
+                         nanobind::object after_compile, std::optional<std::string> cache_dir) {
   AttentionOptions options;
-  options.log = log_of(std::move(receiver));
+  options.log = log_of(std::move(log));
+  options.hooks = hooks_of(std::move(before_compile), std::move(after_compile));
   options.cache_dir = std::move(cache_dir);
   const nanobind::gil_scoped_release released;
   return value_of(Attention::open(device_of(cuda_device), options));
@@ -288,7 +271,8 @@ void freeze(Attention& attention, const std::string& on_miss) {
 void bind_attention(nanobind::module_& module) {
   using nanobind::arg;
   nanobind::class_<Attention> attention(module, "Attention");
-  attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("cache_dir").none());
+  attention.def_static("open", &open_attention, arg("cuda_device"), arg("log"), arg("before_compile"),
+                       arg("after_compile"), arg("cache_dir").none());
   attention.def("freeze", &freeze);
   nanobind::class_<TilePlan>(module, "TilePlan").def(nanobind::init<>()).def_ro("made", &TilePlan::made);
   bind_call<ForwardCall>(module, "Forward");

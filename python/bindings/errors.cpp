@@ -1,17 +1,10 @@
 #include "python/bindings/errors.hpp"
 
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
 namespace flashspan::python {
 
 namespace {
-
-/// The exception that flashspan/errors.py makes of `error`.
-nanobind::object exception_of(const Error& error) {
-  return nanobind::module_::import_("flashspan.errors")
-      .attr("exception_of")(to_string(error.code), error.argument, error.got, error.takes, error.detail);
-}
 
 void translate(const std::exception_ptr& thrown, void* /*payload*/) {
   try {
@@ -23,6 +16,11 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
 }
 
 }  // namespace
+
+nanobind::object exception_of(const Error& error) {
+  return nanobind::module_::import_("flashspan.errors")
+      .attr("exception_of")(to_string(error.code), error.argument, error.got, error.takes, error.detail);
+}
 
 void register_errors() { nanobind::register_exception_translator(translate); }
 

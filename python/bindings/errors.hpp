@@ -1,6 +1,8 @@
 // errors.hpp -- a failed Result becomes the Python exception of its code.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -27,6 +29,9 @@ T value_of(Result<T> result) {
   if (!result) throw Failure(result.error());
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
+
+/// The exception that flashspan/errors.py makes of `error`.
+[[nodiscard]] nanobind::object exception_of(const Error& error);
 
 void register_errors();
 

@@ -1,4 +1,5 @@
-// inspection.cpp -- explanations, tile maps, the machine. Results are plain dictionaries that the package gives a form.
+// inspection.cpp -- explanations, tile maps, the machine, metrics. Results are plain dictionaries that the package
+// gives a form, or text.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -6,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "flashspan/inspect.hpp"
+#include "flashspan/metrics.hpp"
 #include "python/bindings/errors.hpp"
 #include "python/bindings/parts.hpp"
 #include "python/bindings/tensors.hpp"
@@ -94,6 +96,7 @@ void bind_inspection(nanobind::module_& module) {
   module.def("explain", &explain_mask, arg("mask"), arg("score").none(), arg("shape"), arg("dtype"),
              arg("arch").none());
   module.def("tile_map", &tile_map_of);
+  module.def("metrics", &metrics_text);
   module.def("findings", &findings, arg("cache_dir").none());
 }
 

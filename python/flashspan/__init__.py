@@ -19,6 +19,7 @@ from .tensors import torch_module
 from .trace import lookup
 from .traced import maximum, minimum, where
 from .tuning import TuneResult, tune
+from .watching import CompileEvent, CompileHook, metrics, on_compile
 
 if torch_module() is not None:
     from . import torch_ops  # so that torch.ops.flashspan is there; without torch nothing needs it
@@ -26,8 +27,9 @@ if torch_module() is not None:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadArgumentError", "BadExpressionError", "CompileError", "Config", "DeviceError", "FlashspanError", "InputOutputError",
-    "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError", "NotPreparedError", "Score", "TimedOutError",
-    "TraceError", "TuneResult", "UnsupportedError", "WorkspaceTooSmallError", "attention", "doctor", "explanation", "freeze",
-    "lookup", "masks", "maximum", "minimum", "prepare", "read_triton_autotune", "tune", "where",
+    "BadArgumentError", "BadExpressionError", "CompileError", "CompileEvent", "CompileHook", "Config", "DeviceError",
+    "FlashspanError", "InputOutputError", "KernelSpillsError", "Mask", "MissingComponentError", "NoDeviceError",
+    "NotPreparedError", "Score", "TimedOutError", "TraceError", "TuneResult", "UnsupportedError", "WorkspaceTooSmallError",
+    "attention", "doctor", "explanation", "freeze", "lookup", "masks", "maximum", "metrics", "minimum", "on_compile",
+    "prepare", "read_triton_autotune", "tune", "where",
 ]

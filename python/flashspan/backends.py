@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from . import _core, log
+from . import _core, log, watching
 
 _lock = threading.Lock()
 _opened: dict[int, Any] = {}
@@ -23,7 +23,7 @@ def attention_on(cuda_device: int) -> Any:
     with _lock:
         if cuda_device not in _opened:
             log.follow_environment()
-            opened = _core.Attention.open(cuda_device, log.receive, None)
+            opened = _core.Attention.open(cuda_device, log.receive, watching.tell_before, watching.tell_after, None)
             opened.freeze(_on_miss)
             _opened[cuda_device] = opened
         return _opened[cuda_device]
