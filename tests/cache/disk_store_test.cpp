@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "tests/cache/sample_entries.hpp"
 #include "tests/cache/temporary_directory.hpp"
@@ -232,6 +233,19 @@ TEST_F(DiskStoreTest, PruneBySizeRemovesTheLeastRecentlyUsed) {
   EXPECT_EQ(store_.list().size(), 2U);
   EXPECT_EQ(store_.prune({0, std::nullopt}).size(), 2U);
   EXPECT_TRUE(store_.list().empty());
+}
+
+TEST_F(DiskStoreTest, TwoThousandEntriesUnderALimitNeverTakeMoreThanItAfterAPrune) {
+  constexpr std::int64_t limit = 500000;
+  for (std::uint64_t number = 0; number < 2000; ++number) {
+    ASSERT_TRUE(store_.write(sample_key(number), sample_entry(number, 10000)));
+    if (number % 100 != 99) continue;
+    std::ignore = store_.prune({limit, std::nullopt});
+    std::int64_t bytes = 0;
+    for (const StoredEntry& entry : store_.list()) bytes += entry.bytes;
+    ASSERT_LE(bytes, limit);
+    ASSERT_GT(bytes, limit - 2 * 10000) << "more than need be was removed";
+  }
 }
 
 TEST_F(DiskStoreTest, PruneSweepsOldTemporaryFilesAndWhatWasSetAside) {

@@ -36,6 +36,7 @@ class Machine:
         self.command = build / "tools" / "flashspan"
         self.client = build / "tests" / "kernel_client"
         self.fail_file_calls = build / "tests" / "libfail_file_calls.so"
+        self.jump_clock = build / "tests" / "libjump_clock.so"
         self.folder = folder
         self.kernels = kernels
         self.reference = {}  # kernel number -> (key, hash)
@@ -161,11 +162,12 @@ def one_cold_cache(machine, processes):
 
 
 def one_service(machine, processes):
-    """Many processes, each with a cold cache of its own, and one service."""
+    """Many processes, each with a cold cache of its own, and one service. They wait as long as it takes: on a machine that
+    is slow enough, clients of the usual patience compile for themselves, and add to what makes it slow."""
     service = Service(machine, "service")
     begun = time.monotonic()
-    clients = [machine.start_client(machine.path(f"client{seed}"), seed, FLASHSPAN_SERVICE=service.address)
-               for seed in range(processes)]
+    patient = {"FLASHSPAN_SERVICE": service.address, "FLASHSPAN_SERVICE_TIMEOUT": "3000"}
+    clients = [machine.start_client(machine.path(f"client{seed}"), seed, **patient) for seed in range(processes)]
     sources = sum((machine.finish(client)[0] for client in clients), collections.Counter())
     seconds = time.monotonic() - begun
     compiles = int(service.metrics()['flashspan_compiles_total{result="ok"}'])
@@ -228,9 +230,10 @@ def broken_disks(machine):
             raise Fault(f"{what}: {sources}\n{errors}")
         figures[what] += machine.kernels
 
-    for call, error in (("rename", 5), ("fsync", 28), ("open", 5), ("mkostemp", 28), ("flock", 37)):
+    for call, error in (("rename", 5), ("fsync", 28), ("open", 5), ("mkostemp", 28), ("flock", 37),
+                        ("rename-reply", 2), ("rename-reply", 116)):
         failing = {"LD_PRELOAD": str(machine.fail_file_calls), "FAIL_CALL": call, "FAIL_ERRNO": str(error)}
-        serve_and_check(f"failing {call}", service_options=failing, **failing)
+        serve_and_check(f"failing {call} {error}", service_options=failing, **failing)
     if os.geteuid() == 0 and can_mount():
         for what, option in (("full", "size=64k"), ("read-only", "ro")):
             for side in ("client", "service"):
@@ -243,6 +246,28 @@ def broken_disks(machine):
                 for side in ("client", "service"):
                     subprocess.run(["umount", "--lazy", machine.path(f"{what}-{side}")], check=True)
     report("broken disks", {f"kernels served on {what}": number for what, number in figures.items()})
+
+
+def jumping_clocks(machine):
+    """Client and service whose wall clocks are years off, another way each time that they look, and a prune by age."""
+    jumping = {"LD_PRELOAD": str(machine.jump_clock)}
+    service = Service(machine, "jumping-service", **jumping)
+    cache = machine.path("jumping-client")
+    served, _ = machine.run_client(cache, 11, FLASHSPAN_SERVICE=service.address, **jumping)
+    kept, _ = machine.run_client(cache, 12, **jumping)
+    prune = [machine.command, "cache", "prune", "--older-than", "1d", "--cache-dir"]
+    by_right_clock = subprocess.run([*prune, cache, "--json"], env=machine.environment(), capture_output=True, check=False)
+    still_kept, _ = machine.run_client(cache, 13, **jumping)
+    subprocess.run([*prune, cache], env=machine.environment(**jumping), capture_output=True, check=False)
+    after, _ = machine.run_client(cache, 14, FLASHSPAN_SERVICE=service.address)
+    service.stop()
+    if by_right_clock.returncode != 0 or sum(after.values()) != machine.kernels:
+        raise Fault(f"a prune: {by_right_clock}, {after}")
+    if (served, kept, still_kept) != ({"service": machine.kernels}, {"disk": machine.kernels}, {"disk": machine.kernels}):
+        raise Fault(f"jumping clocks gave {served}, {kept}, {still_kept}")
+    machine.verify(cache)
+    report("jumping clocks", {"kernels from the service": served["service"], "from disk": kept["disk"],
+                              "after a prune": sum(after.values())})
 
 
 def can_mount():
@@ -318,6 +343,7 @@ PARTS = {
     "damaged-entries": lambda machine, options: damaged_entries(machine, options.seed),
     "planted-entries": lambda machine, options: planted_entries(machine),
     "broken-disks": lambda machine, options: broken_disks(machine),
+    "jumping-clocks": lambda machine, options: jumping_clocks(machine),
     "kills": lambda machine, options: kills(machine, options.kills, options.seed),
 }
 

@@ -1,5 +1,6 @@
 // cache_worker.cpp -- one process of the many-process tests: does one task on a cache directory, exit code 0 if all
 // was right, 1 with a line on standard error if not, 77 if this machine does not allow the task.
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -11,10 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cache/disk_store.hpp"
@@ -178,6 +181,16 @@ int read_only_file_system(const std::filesystem::path& directory) {
   return use_without_writing(directory);
 }
 
+/// Removes what was not used for an hour by this process's clock, until standard input ends.
+int prune_until_told(const std::filesystem::path& directory) {
+  DiskStore store(directory, print_to_standard_error);
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  do {
+    std::ignore = store.prune({std::nullopt, std::time(nullptr) - 3600});
+  } while (::poll(&input, 1, 1) == 0);
+  return right;
+}
+
 /// Has the turn of key 1 until standard input ends; prints a line as soon as it has it. Meant to be killed.
 int hold_turn(const std::filesystem::path& directory) {
   const auto turn = DiskStore(directory, print_to_standard_error).take_turn(sample_key(1));
@@ -208,6 +221,7 @@ int run(const std::vector<std::string>& arguments) {
   if (task == "race") return race(directory, seed, 8, 50);
   if (task == "write") return write_forever(directory, seed);
   if (task == "read") return read_until_told(directory, seed);
+  if (task == "prune") return prune_until_told(directory);
   if (task == "hold-turn") return hold_turn(directory);
   if (task == "full-disk") return full_disk(directory);
   if (task == "limited-file-size") return limited_file_size(directory);

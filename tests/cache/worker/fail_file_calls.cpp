@@ -1,5 +1,7 @@
 // fail_file_calls.cpp -- preloaded into a process, makes every third call of one function on a cache file fail:
-// FAIL_CALL is its name (open, rename, fsync, mkostemp, flock), FAIL_ERRNO the number it fails with.
+// FAIL_CALL is its name (open, rename, fsync, mkostemp, flock), FAIL_ERRNO the number it fails with. A call named
+// "rename-reply" is carried out, and then reported as failed: what a client of NFS sees when an answer is lost and the
+// server carries the request out once more.
 #include <dlfcn.h>
 #include <sys/file.h>
 #include <sys/types.h>
@@ -46,7 +48,8 @@ EXPORTED int open(const char* path, int flags, ...) {
 
 EXPORTED int rename(const char* from, const char* to) noexcept {
   if (is_cache_file(from) && should_fail("rename")) return -1;
-  return next<int(const char*, const char*)>("rename")(from, to);
+  const int code = next<int(const char*, const char*)>("rename")(from, to);
+  return is_cache_file(from) && should_fail("rename-reply") ? -1 : code;
 }
 
 EXPORTED int fsync(int descriptor) {
