@@ -197,8 +197,13 @@ Result<std::shared_ptr<const NvrtcCompiler>> NvrtcOnDemand::open() {
 
 Result<std::string> NvrtcOnDemand::identity() {
   const std::lock_guard lock(mutex_);
-  if (compiler_ == nullptr && !identity_from_files_) identity_from_files_ = nvrtc_identity_from_files(search_);
-  if (compiler_ == nullptr && identity_from_files_) return *identity_from_files_;
+  if (compiler_ == nullptr && !named_) {
+    if (auto named = name_nvrtc(search_)) {
+      search_.first = std::move(named->path);
+      named_ = std::move(named->identity);
+    }
+  }
+  if (compiler_ == nullptr && named_) return *named_;
   const auto compiler = open();
   if (!compiler) return compiler.error();
   return (*compiler)->identity();

@@ -59,8 +59,9 @@ class NvrtcOnDemand {
   explicit NvrtcOnDemand(NvrtcSearch search) : search_(std::move(search)) {}
   /// Error: missing_component.
   [[nodiscard]] Result<std::shared_ptr<const NvrtcCompiler>> get();
-  /// NvrtcCompiler::identity(), without opening it where its files tell. Should another library open in the end,
-  /// because the one that was named cannot be, the identity is from then on that one's. Error: missing_component.
+  /// NvrtcCompiler::identity(), without opening it where its files tell; get() then opens that very file, whatever else
+  /// the process may have loaded meanwhile. If it cannot be opened, the identity is from then on that of the one which
+  /// is opened in its place. Error: missing_component.
   [[nodiscard]] Result<std::string> identity();
 
  private:
@@ -69,7 +70,7 @@ class NvrtcOnDemand {
 
   NvrtcSearch search_;
   std::mutex mutex_;
-  std::optional<std::string> identity_from_files_;
+  std::optional<std::string> named_;  ///< the identity of search_.first
   std::shared_ptr<const NvrtcCompiler> compiler_;
 };
 

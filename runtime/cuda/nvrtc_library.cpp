@@ -190,7 +190,7 @@ std::string NvrtcLibrary::identity() const {
   return "nvrtc " + std::to_string(major) + "." + std::to_string(minor);
 }
 
-std::optional<std::string> nvrtc_identity_from_files(const NvrtcSearch& search) {
+std::optional<NamedNvrtc> name_nvrtc(const NvrtcSearch& search) {
   if (std::any_of(known_sonames.begin(), known_sonames.end(), is_loaded)) return std::nullopt;
   for (const std::string& candidate : nvrtc_candidates(search)) {
     const int major = major_of(candidate);
@@ -200,7 +200,7 @@ std::optional<std::string> nvrtc_identity_from_files(const NvrtcSearch& search) 
     const std::string build_id = build_id_of(candidate);
     const bool whole = !matches(folder.string() + "/libnvrtc-builtins.so." + std::to_string(major) + ".*").empty();
     if (build_id.empty() || !whole) return std::nullopt;
-    return identity_of_build(major, build_id);
+    return NamedNvrtc{candidate, identity_of_build(major, build_id)};
   }
   return std::nullopt;
 }
@@ -227,6 +227,9 @@ std::vector<std::string> nvrtc_candidates(const NvrtcSearch& search) {
 
 Result<NvrtcLibrary> open_nvrtc(const NvrtcSearch& search) {
   std::string reasons;
+  if (!search.first.empty()) {
+    if (auto library = try_open(search.first, RTLD_NOW | RTLD_LOCAL, search, reasons)) return *std::move(library);
+  }
   for (const char* soname : known_sonames) {
     if (auto library = try_open(soname, RTLD_NOW | RTLD_NOLOAD, search, reasons)) return *std::move(library);
   }

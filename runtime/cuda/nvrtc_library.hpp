@@ -20,6 +20,8 @@ struct NvrtcSearch {
   /// Largest CUDA major version whose machine code the driver loads (its own); 0: any. Machine code runs on drivers of
   /// the same or a later major version only (CUDA Compatibility guide, "minor version compatibility").
   int newest_major = 0;
+  /// A file that is tried before all others, and before a libnvrtc that the process has loaded; empty: none.
+  std::string first = {};
 };
 
 /// The NVRTC functions that we call, each under the name of its function.
@@ -59,10 +61,15 @@ struct NvrtcLibrary {
 /// toolkits in /usr/local, the Python wheels, the loader's own path. Names of the loader's path have no folder.
 [[nodiscard]] std::vector<std::string> nvrtc_candidates(const NvrtcSearch& search);
 
-/// The identity() of the library that open_nvrtc() would most likely open, from its file alone: opening takes ten
-/// milliseconds, most of them for 200,000 relocations. Nothing if only opening tells, among others if a libnvrtc is
-/// open in this process already.
-[[nodiscard]] std::optional<std::string> nvrtc_identity_from_files(const NvrtcSearch& search);
+/// A libnvrtc that is known by its file alone: opening takes ten milliseconds, most of them for 200,000 relocations.
+struct NamedNvrtc {
+  std::string path;
+  std::string identity;  ///< NvrtcLibrary::identity(), if it can be opened
+};
+
+/// The one that open_nvrtc() would most likely open. Nothing if only opening tells, among others if a libnvrtc is open
+/// in this process already.
+[[nodiscard]] std::optional<NamedNvrtc> name_nvrtc(const NvrtcSearch& search);
 
 /// The first usable libnvrtc of version 12.0 or later.
 /// Error: missing_component, with every candidate and the reason against it in `detail`.

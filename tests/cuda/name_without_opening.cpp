@@ -39,7 +39,10 @@ class NvrtcFiles : public testing::Test {
     std::ofstream(folder_ / name) << "not read";
   }
   [[nodiscard]] std::optional<std::string> identity(int newest_major = 0) const {
-    return nvrtc_identity_from_files({root_.string(), {}, newest_major});
+    const auto named = name_nvrtc({root_.string(), {}, newest_major});
+    if (!named) return std::nullopt;
+    EXPECT_EQ(fs::path(named->path).parent_path(), folder_);
+    return named->identity;
   }
 
   const fs::path root_ = fs::temp_directory_path() / ("flashspan_name_" + std::to_string(getpid()));
@@ -102,6 +105,31 @@ TEST(NvrtcThatIsNamed, IsNotOpenAndIsTheOneThatOpensLater) {
   EXPECT_EQ((*opened)->identity(), *named);
   EXPECT_EQ(*compiler.identity(), *named);
   EXPECT_EQ(*NvrtcOnDemand(machine_search()).identity(), *named) << "of a library that is open already";
+}
+
+TEST(NvrtcThatIsNamed, IsTheOneThatOpensWhateverIsLoadedMeanwhile) {
+  if (nvrtc_is_open()) GTEST_SKIP() << "a test before this one has opened NVRTC";
+  const auto there = name_nvrtc(machine_search());
+  if (!there) GTEST_SKIP() << "no NVRTC on this machine";
+  const fs::path root = fs::temp_directory_path() / ("flashspan_copy_" + std::to_string(getpid()));
+  fs::create_directories(root / "lib64");
+  for (const auto& file : fs::directory_iterator(fs::path(there->path).parent_path())) {
+    const std::string name = file.path().filename().string();
+    if (name == fs::path(there->path).filename() || name.starts_with("libnvrtc-builtins.so.")) {
+      fs::copy_file(file.path(), root / "lib64" / name);
+    }
+  }
+  NvrtcSearch search = machine_search();
+  search.cuda_home = root.string();
+  NvrtcOnDemand compiler(search);
+  const auto named = compiler.identity();
+  const auto other = open_nvrtc(machine_search());
+  const auto opened = compiler.get();
+  fs::remove_all(root);
+  ASSERT_TRUE(named && other && opened);
+  EXPECT_EQ(fs::path((*opened)->library().path).parent_path(), root / "lib64");
+  EXPECT_NE((*opened)->library().path, other->path);
+  EXPECT_EQ((*opened)->identity(), *named);
 }
 
 TEST(NvrtcThatIsNamed, IsTheOneThatOpensIfTheOneThatWasNamedDoesNot) {
