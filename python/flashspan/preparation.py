@@ -26,7 +26,7 @@ def prepare(attentions: Iterable[Mapping[str, Any]], backward: bool = True, time
 
     Returns:
         For each kernel, in the order of the calls and forward before backward, a dictionary: spec, key, outcome ("loaded",
-        "memory", "disk" or "built"), lowering, compile_ms, registers, shared_bytes, spill_bytes. After it such a call neither
+        "memory", "disk", "layer", "shared", "service" or "built"), lowering, compile_ms, registers, shared_bytes, spill_bytes. After it such a call neither
         compiles nor synchronises, and can be captured in a CUDA graph. Lengths, batch and numbers of heads may differ; kernels
         for so few queries that keys are shared out among processors are others.
 
