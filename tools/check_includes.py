@@ -71,6 +71,7 @@ ROOMS = (
     Room("tools", (API, CORE, "reports"), anything=True),
     Room("python", (API, CORE, "reports"), anything=True),
     Room("bench", (API, CORE, "tools", "examples"), anything=True),
+    Room("bench/serving", ("",), anything=True),  # what it times ends before the device, inside the library
     Room("examples", (API, CORE, "tools"), anything=True),
     Room("tests", ("",), anything=True),
 )

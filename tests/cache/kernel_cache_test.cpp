@@ -54,6 +54,19 @@ TEST(KernelCache, WorksWithoutADisk) {
   EXPECT_EQ(cache.get(sample_key(1), must_not_build)->outcome, Outcome::memory);
 }
 
+TEST(KernelCache, TwoThousandEntriesTakeNoMoreMemoryThanTheLimit) {
+  constexpr std::size_t limit = std::size_t{2} << 20, bytes = 20000;
+  KernelCache cache(std::nullopt, limit, {});
+  for (std::uint64_t number = 0; number < 2000; ++number) {
+    ASSERT_TRUE(cache.get(sample_key(number), [number]() -> Result<Entry> { return sample_entry(number, bytes); }));
+  }
+  std::uint64_t first = 0;
+  while (!cache.find(sample_key(first))) ++first;
+  for (std::uint64_t number = first; number < 2000; ++number) EXPECT_TRUE(cache.find(sample_key(number))) << number;
+  EXPECT_LE((2000 - first) * bytes, limit);
+  EXPECT_GT((2000 - first) * bytes, limit - limit / 10) << "room is left";
+}
+
 TEST(KernelCache, ForgetsTheLeastRecentlyUsedWhenMemoryIsFull) {
   KernelCache cache(std::nullopt, 3 * 1200, {});
   const auto get = [&cache](std::uint64_t number) {

@@ -1,10 +1,8 @@
 // fake_backend.hpp -- a back end that compiles nothing and counts everything.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -85,7 +83,6 @@ class FakeBackend final : public backend::Backend {
     }
     backend::Binary binary;
     for (char character : spec.summary()) binary.bytes.push_back(static_cast<std::byte>(character));
-    binary.bytes.resize(std::max(binary.bytes.size(), binary_bytes));
     binary.report.milliseconds = 12.5;
     binary.report.entries = {{"first", 40, 100, 0, 0}, {"second", 72, 50, 8, 16}};
     return binary;
@@ -147,7 +144,6 @@ class FakeBackend final : public backend::Backend {
   std::optional<std::vector<std::string>> portable;
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
-  std::size_t binary_bytes = 0;     ///< at least
   void* captured_stream = nullptr;  ///< null: none
   kernel::KernelSpec last_spec;
   backend::LaunchArgs last_args;

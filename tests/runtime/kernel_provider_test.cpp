@@ -262,32 +262,6 @@ TEST_F(Provider, AKernelOfAnotherCompilerThanWasNamedIsKeptUnderThatOnesKey) {
   EXPECT_EQ(provider()->get(spec(), text_)->ready->outcome, cache::Outcome::built) << "it was kept under a wrong key";
 }
 
-TEST_F(Provider, TwoThousandSpecsTakeNoMoreMemoryThanTheLimits) {
-  constexpr int specs = 2000, on_device = 64;
-  constexpr std::size_t in_memory = std::size_t{2} << 20, binary = 20000;
-  backend_->binary_bytes = binary;
-  auto cache = std::make_shared<cache::KernelCache>(std::nullopt, in_memory, log_);
-  attention::KernelProvider kernels(backend_, cache, attention::ProviderOptions{dumps_, log_, on_device});
-  std::vector<cache::KernelKey> keys;
-  for (int number = 0; number < specs; ++number) {
-    kernel::KernelSpec one = spec();
-    one.mask = "(k <= (q + " + std::to_string(number) + "))";
-    const auto got = kernels.get(one, text_);
-    ASSERT_TRUE(got.has_value()) << got.error().message();
-    keys.push_back(got->ready->key);
-    ASSERT_LE(kernels.loaded_specs().size(), static_cast<std::size_t>(on_device));
-  }
-  EXPECT_EQ(backend_->compiles, specs);
-  EXPECT_LE(backend_->live->most, on_device);
-  std::vector<std::size_t> kept;
-  for (std::size_t number = 0; number < keys.size(); ++number) {
-    if (cache->find(keys[number])) kept.push_back(number);
-  }
-  EXPECT_LE(kept.size(), in_memory / binary);
-  EXPECT_GT(kept.size(), in_memory / binary / 2) << "room is left";
-  EXPECT_EQ(kept.front() + kept.size(), keys.size()) << "the last ones are kept";
-}
-
 TEST_F(Provider, TheSourceGoesToTheFirstFolderThatTakesIt) {
   std::ofstream(folder_.path() / "a-file") << "in the way";
   dumps_ = {folder_.path() / "a-file", folder_.path() / "second"};
