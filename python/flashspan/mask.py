@@ -49,12 +49,16 @@ class Mask(Program):
         return self._combined("or", other)
 
     def __invert__(self) -> Mask:
-        return Mask._of({"not": self._node}, self.tensors)
+        return self.inverse()
 
     def _combined(self, sign: str, other: Mask) -> Mask:
         if not isinstance(other, Mask):
             return NotImplemented
         return Mask._of({sign: [self._node, other._node]}, self.tensors + other.tensors)
+
+    def inverse(self) -> Mask:
+        """``~mask``, for functions of torch.compile, whose ``~`` takes tensors and numbers alone."""
+        return Mask._of({"not": self._node}, self.tensors)
 
     def fixed(self) -> Mask:
         """The same mask, with the promise that the values in its tensors do not change any more.

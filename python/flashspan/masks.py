@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import BadArgumentError
 from .mask import Mask, builder
+from .program import constant
 from .tensors import as_looked_up
 
 
@@ -18,44 +19,43 @@ def full() -> Mask:
 
 def causal(top_left: bool = False) -> Mask:
     """Keys up to p; with `top_left`, up to q."""
-    return Mask(f"causal(top_left={int(top_left)})")
+    return Mask(_text("causal", top_left=int(top_left)))
 
 
 def window(left: int | None = None, right: int | None = None) -> Mask:
     """p - left <= k <= p + right; None does not bind."""
-    bounds = {"left": left, "right": right}
-    given = ", ".join(f"{name}={bound}" for name, bound in bounds.items() if bound is not None)
-    return Mask(f"window({given})")
+    bounds = {name: bound for name, bound in (("left", left), ("right", right)) if bound is not None}
+    return Mask(_text("window", **bounds))
 
 
 def causal_window(left: int) -> Mask:
     """p - left <= k <= p: `left` keys before the query, and the one beside it."""
-    return Mask(f"causal_window(left={left})")
+    return Mask(_text("causal_window", left=left))
 
 
 def sink_window(left: int, sinks: int) -> Mask:
     """`causal_window` of `left` keys, and always the first `sinks` keys."""
-    return Mask(f"sink_window(left={left}, sinks={sinks})")
+    return Mask(_text("sink_window", left=left, sinks=sinks))
 
 
 def global_window(left: int, right: int, globals: int) -> Mask:
     """`window` of `left` and `right` keys; the first `globals` tokens see all and are seen by all."""
-    return Mask(f"global_window(left={left}, right={right}, globals={globals})")
+    return Mask(_text("global_window", left=left, right=right, globals=globals))
 
 
 def dilated_window(left: int, step: int) -> Mask:
     """Every `step`-th key of `causal_window`, back from the query's own: p - left <= k <= p."""
-    return Mask(f"dilated_window(left={left}, step={step})")
+    return Mask(_text("dilated_window", left=left, step=step))
 
 
 def chunked(size: int) -> Mask:
     """Causal within chunks of `size` positions."""
-    return Mask(f"chunked(size={size})")
+    return Mask(_text("chunked", size=size))
 
 
 def prefix_lm(prefix: int) -> Mask:
     """Causal, and every query sees the first `prefix` keys."""
-    return Mask(f"prefix_lm(prefix={prefix})")
+    return Mask(_text("prefix_lm", prefix=prefix))
 
 
 def document(doc: Any) -> Mask:
@@ -82,7 +82,7 @@ def shared_question(doc: Any, answer: Any) -> Mask:
 
 def causal_blockwise(block: Any, last_block: int) -> Mask:
     """Causal within blocks; the block `last_block` sees all before it. `block` [S]: the block of each token."""
-    return Mask(f"causal_blockwise(last_block={last_block})", block=block)
+    return Mask(_text("causal_blockwise", last_block=last_block), block=block)
 
 
 def flashmask(startend_row_indices: Any, causal: bool = False) -> Mask:
@@ -134,6 +134,11 @@ def block_list(counts: Any, indices: Any, block_q: int, block_k: int, predicate:
     more = predicate.tensors if predicate is not None else ()
     mask = builder("block_list", tensors, (int(block_q), int(block_k)), predicate=inside)
     return Mask._of(mask._node, tensors + more)
+
+
+def _text(name: str, **numbers: int) -> str:
+    """A name of the catalogue with its numbers."""
+    return f"{name}({', '.join([f'{number}={constant(value)}' for number, value in numbers.items()])})"
 
 
 def _tensors(**tensors: Any) -> tuple:

@@ -128,8 +128,15 @@ def _written(value: Any) -> str:
         return "[" + ", ".join([_written(item) for item in value]) + "]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = repr(value)
+    text = repr(constant(value))
     return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
+
+
+def constant(number: Any) -> Any:
+    """`number`, of which torch's compiler may have made a symbol: its value, by which the graph is guarded from then on, as that of a
+    key of a dictionary is."""
+    value, = {number: None}
+    return value
 
 
 def _number(value: Any) -> int | float:

@@ -23,10 +23,13 @@ _RESERVED = {*INDICES, "q_len", "kv_len", "score", "min", "max", "abs", "where",
 
 
 class Trace:
-    """One run of a callable: the tensors it looked up, by name, in order of their first use."""
+    """One run of a callable: the tensors it looked up, by name, in order of their first use; the sizes of theirs (tensor, axis)
+    that are numbers in the text; and the functions by which it asked tensors for more than lookups."""
 
     def __init__(self, names: dict[int, str], taken: Collection[str]) -> None:
         self.tensors: dict[str, Any] = {}
+        self.sizes: list[tuple[Any, int]] = []
+        self.asked: list[str] = []
         self._names = names
         self._taken = taken
         self._by_identity: dict[int, tuple[str, Any]] = {}  # with the object, so that no other takes its identity
@@ -46,6 +49,10 @@ class Trace:
         self._by_identity[id(tensor)] = (candidate, tensor)
         return candidate
 
+    def size_of(self, tensor: Any, axis: int) -> int:
+        self.sizes.append((tensor, axis % len(tensor.shape)))
+        return int(tensor.shape[axis])
+
     def new_loop_name(self) -> str:
         return f"r{next(self._loops)}_"
 
@@ -56,7 +63,23 @@ def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int
 
     `function` takes (b, h, q, k), or with `with_score` (score, b, h, q, k), and `scalars` and `tensors` by keyword.
     """
-    _leave_the_compiler()
+    torch = torch_module()
+    if torch is not None and torch.compiler.is_compiling():
+        from . import trace_compiled
+
+        found = trace_compiled.trace(function, with_score, scalars, tensors)
+        if not isinstance(found, str):
+            return found
+        torch._dynamo.graph_break(msg=f"flashspan: a callable {found}; make its Mask or Score outside of the compiled function")
+    # Behind a break of its graph, the compiler would go on to compile what runs here.
+    alone = run_traced if torch is None else torch.compiler.disable(run_traced)
+    text, run = alone(function, with_score, scalars, tensors)
+    return text, run.tensors
+
+
+def run_traced(function: Callable[..., Any], with_score: bool, scalars: dict[str, int | float],
+               tensors: dict[str, Any]) -> tuple[str, Trace]:
+    """`trace`, with all that is known of the run."""
     names = _names_of_captured(function)
     names.update({id(tensor): name for name, tensor in tensors.items()})
     run = Trace(names, taken=scalars)
@@ -68,14 +91,7 @@ def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int
         arguments.insert(0, Traced(run, "score", "real"))
     with trace_torch.interception(run):
         result = function(*arguments, **given)
-    return _text_of_result(result, run, with_score), run.tensors
-
-
-def _leave_the_compiler() -> None:
-    """torch's compiler cannot follow a trace: it breaks its graph here, or with fullgraph=True says what to do."""
-    torch = torch_module()
-    if torch is not None and torch.compiler.is_compiling():
-        torch._dynamo.graph_break(msg="flashspan traces a callable here; make its Mask or Score outside of the compiled function")
+    return _text_of_result(result, run, with_score), run
 
 
 def lookup(tensor: Any, *indices: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from typing import Any
 
 from .tensors import torch_module
@@ -171,8 +172,14 @@ def _trace_of(arguments: tuple) -> Any:
     return None
 
 
+def _is_known(result: Any, arguments: tuple) -> bool:
+    """Whether a result tells of a tensor among `arguments` nothing but where and of which type it is, or is that tensor."""
+    return type(result).__name__ in ("device", "dtype") or any(result is argument for argument in arguments)
+
+
 def interception(run: Any) -> Any:
-    """While it is entered, indexing a torch tensor by a traced value is a lookup."""
+    """While it is entered, indexing a torch tensor by a traced value is a lookup, and what else the callable asks tensors for is
+    noted."""
     torch = torch_module()
     if torch is None:
         return contextlib.nullcontext()
@@ -180,8 +187,14 @@ def interception(run: Any) -> Any:
 
     class Interception(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, arguments: tuple = (), keywords: Any = None) -> Any:
-            if function is torch.Tensor.__getitem__ and _trace_of(arguments) is not None:
+            keywords = keywords or {}
+            is_traced = _trace_of((*arguments, *keywords.values())) is not None
+            if function is torch.Tensor.__getitem__ and is_traced:
                 return Lookup(run, arguments[0], ())[arguments[1]]
-            return function(*arguments, **(keywords or {}))
+            result = function(*arguments, **keywords)
+            by_callable = not sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__package__}.")
+            if by_callable and not is_traced and not _is_known(result, arguments):
+                run.asked.append(function.__name__)
+            return result
 
     return Interception()

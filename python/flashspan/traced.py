@@ -332,7 +332,7 @@ class Lookup:
         indices = [self._index(axis, item) for axis, item in enumerate(self.indices)]
         length = None
         if len(indices) == rank - 1:
-            length = int(self.tensor.shape[-1])
+            length = self.trace.size_of(self.tensor, -1)
             indices.append(Traced(self.trace, _LOOP, "int", length=length))
         for index in indices:
             length = _common_length(length, index.length)
@@ -341,7 +341,7 @@ class Lookup:
 
     def _index(self, axis: int, item: Any) -> Traced:
         if isinstance(item, int) and not isinstance(item, bool) and item < 0:
-            item += int(self.tensor.shape[axis])  # counts from the end
+            item += self.trace.size_of(self.tensor, axis)  # counts from the end
         return Traced.of(self.trace, item).as_int()
 
     def __getattr__(self, name: str) -> Any:

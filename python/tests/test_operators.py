@@ -24,6 +24,26 @@ def test_torch_finds_the_operator_in_order(device, with_sink):
                           atol=2e-3, rtol=2e-3)
 
 
+BLOCKS = torch.tensor([[[2, 1, 3]]]), torch.tensor([[[[0, 2, 0], [1, 0, 0], [0, 1, 2]]]])
+POSITIONS = torch.arange(24).reshape(1, 1, 24)
+FORMS = {
+    "a text": flashspan.Mask("q - k < width", width=5),
+    "ranges": flashspan.masks.key_ranges(torch.tensor([3, 17]).expand(1, 1, 24, 1, 2)),
+    "slices": flashspan.masks.slices([[0, 24]], [[0, 20]], [1]),
+    "FlashMask's": flashspan.masks.flashmask(torch.full((2, 1, 24, 1), 20), causal=True),
+    "FlexAttention's": flashspan.masks.block_list(*BLOCKS, 8, 8, predicate=flashspan.masks.causal()),
+    "SCFA's": flashspan.masks.scfa_hash(POSITIONS, POSITIONS, POSITIONS % 3, POSITIONS % 3) & ~flashspan.masks.window(0, 0),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_torch_finds_the_operator_in_order_for_every_form_of_mask(device, form):
+    query = torch.randn(2, 4, 24, 16, device=device).half().requires_grad_()
+    key, value = (torch.randn(2, 2, 24, 16, device=device).half().requires_grad_() for _ in range(2))
+    inputs = torch_ops._inputs(query, key, value, FORMS[form].to(device), None, 0.3, "bhsd", True, None)
+    torch.library.opcheck(torch.ops.flashspan.attention.default, inputs, atol=2e-3, rtol=2e-3)
+
+
 def test_torch_finds_the_backward_operator_in_order(device):
     query, key, value, sink, *programs, scale, layout, deterministic = (
         argument.detach() if isinstance(argument, torch.Tensor) else argument for argument in inputs_of(device))

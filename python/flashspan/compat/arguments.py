@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..errors import BadArgumentError, UnsupportedError
 
 
 def refuse_unless_default(**given: tuple[Any, Any]) -> None:
     """Raises UnsupportedError for the first argument that is not its default, of (value, default) by name."""
     for name, (value, default) in given.items():
-        if value is not default and (hasattr(value, "shape") or value != default):
-            shown = type(value).__name__ if hasattr(value, "shape") else repr(value)
+        if value is not default and (isinstance(value, torch.Tensor) or value != default):
+            shown = type(value).__name__ if isinstance(value, torch.Tensor) else repr(value)
             raise UnsupportedError(name, shown, f"{default!r} alone")
 
 

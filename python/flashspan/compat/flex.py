@@ -58,8 +58,8 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     Args:
         query: [B, Hq, L, D]. key: [B, Hkv, S, D]. value: [B, Hkv, S, Dv]. Dtypes and head dims as `flashspan.attention`. Keys
             and values of batch 1 serve every batch entry, if the block mask has the query's batch.
-        score_mod: (score, b, h, q, k), traced in every call, or a Score, which is made once and may stand inside torch.compile;
-            what it captures takes gradients. It may not return -inf: hiding is the mask's part.
+        score_mod: (score, b, h, q, k), traced in every call, or a Score, which is made once; what it captures takes gradients. It
+            may not return -inf: hiding is the mask's part.
         block_mask: of `create_block_mask`, here or in torch. Of torch's, both are applied: its lists of full blocks, and its
             mask_mod, which is traced in every call, inside its other lists. Ours is faster: it needs no lists.
         scale: None is 1 / sqrt(D).
