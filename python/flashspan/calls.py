@@ -18,7 +18,7 @@ _MOST_CALLS = 4096
 _calls: dict[tuple, Any] = {}
 _compiled_together: set[tuple] = set()
 
-# Workspaces of forwards that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
+# Workspaces that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
 # bytes of them, or plans, all are let go.
 _LARGEST_KEPT_WORKSPACE, _MOST_KEPT_BYTES, _MOST_PLANS = 2**25, 2**26, 256
 _plans: dict[tuple, tuple[Any, Any]] = {}
@@ -47,7 +47,7 @@ def forget_all() -> None:
 
 
 def keeps_plan(call: Any) -> bool:
-    """Whether a forward may keep its plan: not where a kernel stands in for another (`freeze`) and plans for itself."""
+    """Whether a call may keep its plan: not where a kernel stands in for another (`freeze`) and plans for itself."""
     return call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
 
 

@@ -63,8 +63,8 @@ class Mask(Program):
     def fixed(self) -> Mask:
         """The same mask, with the promise that the values in its tensors do not change any more.
 
-        Forwards of one size then plan their tiles once for a thread and stream, not in every call: worth it where the layers of
-        a model share a mask of a step's documents. Tensors of other dtypes than the library reads are converted once, here.
+        Calls of one size then plan their tiles once for a thread and stream, forward and backward, unless they need more than 32 MB
+        of workspace: worth it where the layers of a model share a mask of a step's documents. Tensors of other dtypes than the library reads are converted once, here.
         """
         mask = self.converted()
         if mask.tensors:

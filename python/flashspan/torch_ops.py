@@ -206,6 +206,13 @@ def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor | None:
     return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
 
 
+def _workspace_and_plan(call: Any, query: torch.Tensor, stream: int, mask_values: int | None) -> tuple[Any, Any]:
+    """With a plan that is kept for the values of a mask, or with None for one that is made and forgotten."""
+    if mask_values is None or not calls.keeps_plan(call) or _is_capturing(query):  # a graph has memory of its own
+        return _workspace(call, query), None
+    return calls.kept_plan(call, stream, mask_values, lambda: _workspace(call, query))
+
+
 def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
                         sizes: tuple) -> tuple[Any, Any]:
     return calls.programs(mask, [description(tensor, "mask") for tensor in mask_tensors],
@@ -230,11 +237,8 @@ def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, 
     out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
     inputs = query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout
     call = _forward_call(*inputs, also=(lambda: _expected_backward_call(*inputs, deterministic)) if differentiable else None)
-    stream, plan = _stream(query), None
-    if mask_values is not None and calls.keeps_plan(call) and not _is_capturing(query):  # a graph has memory of its own
-        workspace, plan = calls.kept_plan(call, stream, mask_values, lambda: _workspace(call, query))
-    else:
-        workspace = _workspace(call, query)
+    stream = _stream(query)
+    workspace, plan = _workspace_and_plan(call, query, stream, mask_values)
     call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
              _address(workspace), stream, [], plan)
     return out, lse
@@ -265,7 +269,8 @@ def _is_capturing(query: torch.Tensor) -> bool:
 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-              score_gradients, scale, layout, deterministic):
+              score_gradients, scale, layout, deterministic, *, mask_values=None):
+    """The operator; and besides, as `_forward`, with tiles that are planned once for `mask_values`."""
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, out_gradient, lse = _with_contiguous_rows(out), _with_contiguous_rows(out_gradient), _with_contiguous_rows(lse)
     if lse_gradient is not None:
@@ -275,8 +280,9 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
                           score_tensors, score_gradients, scale, layout, deterministic)
     addresses = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
                  out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4]))
-    workspace = _workspace(call, query)
-    call.run(addresses, _address(workspace), _stream(query), [result.data_ptr() for result in results[4]])
+    stream = _stream(query)
+    workspace, plan = _workspace_and_plan(call, query, stream, mask_values)
+    call.run(addresses, _address(workspace), stream, [result.data_ptr() for result in results[4]], plan)
     return results
 
 
@@ -313,7 +319,8 @@ def _gradients_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     like_sink = query.new_empty(0, dtype=torch.float32) if sink is None else sink.new_empty(sink.shape)
     like_score = [tensor.new_empty(tensor.shape, dtype=torch.float32)
                   for tensor, is_wanted in zip(score_tensors, score_gradients) if is_wanted]
-    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape), like_sink, like_score
+    like_rows = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (query, key, value)]
+    return *like_rows, like_sink, like_score
 
 
 for _device in ("CPU", "CUDA"):
@@ -352,8 +359,9 @@ def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: to
     return _gradients(ctx, out_gradient, lse_gradient, torch.ops.flashspan.attention_backward.default)
 
 
-def _gradients(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None, backward: Any) -> tuple:
-    """Of the operator's arguments, by `backward`: the operator or what it runs."""
+def _gradients(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None, backward: Any,
+               **options: Any) -> tuple:
+    """Of the operator's arguments, by `backward`: the operator, or what it runs, with its `options`."""
     query, key, value, sink, out, lse, *looked_up = ctx.saved_tensors
     mask, score, scale, layout, deterministic = ctx.options
     mask_tensors, score_tensors = looked_up[:ctx.masks], looked_up[ctx.masks:]
@@ -361,7 +369,7 @@ def _gradients(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.
         out_gradient = torch.zeros_like(out)
     query_gradient, key_gradient, value_gradient, sink_gradient, score_gradients = backward(
         out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-        ctx.score_gradients, scale, layout, deterministic)
+        ctx.score_gradients, scale, layout, deterministic, **options)
     of_tensors = iter(score_gradients)
     of_score = [next(of_tensors).to(tensor.dtype) if wanted else None
                 for tensor, wanted in zip(score_tensors, ctx.score_gradients)]
@@ -379,14 +387,17 @@ class _AtOnce(torch.autograd.Function):
                 *score_tensors: Any) -> tuple:
         output = _forward(*inputs, differentiable=True, mask_values=mask_values)
         _keep(ctx, inputs, output)
+        ctx.mask_values = mask_values
         return output
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, out_gradient: Any, lse_gradient: Any) -> tuple:
-        plain = all(gradient is None or _is_plain(gradient) for gradient in (out_gradient, lse_gradient))
-        backward = _backward if plain and _nothing_watches() else torch.ops.flashspan.attention_backward.default
-        of_inputs = _gradients(ctx, out_gradient, lse_gradient, backward)
+        is_plain = ((out_gradient is None or _is_plain(out_gradient)) and (lse_gradient is None or _is_plain(lse_gradient))
+                    and not torch.is_grad_enabled())  # for a second derivative, which the operator refuses
+        if is_plain and _nothing_watches():
+            of_inputs = _gradients(ctx, out_gradient, lse_gradient, _backward, mask_values=ctx.mask_values)
+        else:
+            of_inputs = _differentiate(ctx, out_gradient, lse_gradient)
         return (*of_inputs[:4], None, None, *of_inputs[7])
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import flashspan
+import reference
 from flashspan import calls, torch_ops
 from conftest import assert_close
 
@@ -252,6 +253,32 @@ class TestAPlanThatIsKept:
             wanted = flashspan.attention(query, query, query, mask=flashspan.masks.causal_window(8))
             assert torch.equal(got, wanted)
         assert kept[0][0][1].made and kept[2][0] is kept[0][0]
+
+    def test_serves_the_next_backward(self, device):
+        mask = flashspan.masks.causal_document(torch.arange(40, device=device) // 9).fixed()
+        kept = []
+        for _ in range(3):
+            query, gradient = (torch.randn(1, 40, 2, 32, device=device).half() for _ in range(2))
+            query.requires_grad_()
+            got, = torch.autograd.grad(flashspan.attention(query, query, query, mask=mask), query, gradient)
+            kept.append(list(calls._plans.values()))
+            anew = flashspan.attention(query, query, query, mask="(q // 9 == k // 9) & (q >= k)", deterministic=True)
+            assert_close(got, torch.autograd.grad(anew, query, gradient)[0], torch.float16)
+        assert len(kept[0]) == 2 and all(plan.made for _, plan in kept[0])
+        assert all(later is first for later, first in zip(kept[2], kept[0]))
+
+    def test_is_not_kept_for_a_backward_of_tensors_whose_values_may_change(self, device):
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        mask = flashspan.masks.document(doc)
+        query = torch.randn(1, 40, 2, 32, device=device).half().requires_grad_()
+        gradient = torch.randn_like(query)
+        for step in (40, 9, 4):
+            doc.copy_(torch.arange(40) // step)
+            got, = torch.autograd.grad(flashspan.attention(query, query, query, mask=mask), query, gradient)
+            exact = query.detach().cpu().double().requires_grad_()
+            visible = reference.dense_mask(lambda b, h, q, k: q // step == k // step, 1, 2, 40, 40)
+            wanted, = torch.autograd.grad(reference.attention(exact, exact, exact, visible)[0], exact, gradient.cpu().double())
+            assert_close(got, wanted, torch.float16, units=32)
 
     def test_is_not_that_of_another_number_or_length(self, device):
         for width in (3, 20):
