@@ -163,7 +163,9 @@ def _readable(tensor: Any, query: torch.Tensor) -> torch.Tensor:
 
 
 def _with_contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)  # contiguous() leaves strides of 0 where there are no elements
 
 
 def _out_like(query: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

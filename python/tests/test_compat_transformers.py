@@ -209,6 +209,17 @@ class TestOneLayer:
                       score=flashspan.Score(lambda score, b, h, q, k: score + bias[0, h, q, k]))
         assert_close(got, wanted, got.dtype)
 
+    def test_f003_numbers_of_the_lowest_value_hide_even_whole_rows(self, device):
+        """A field case: eager attention gives a row that is all lowest the mean of all values; here it sees nothing."""
+        query, key, value = rows(device, q_len=70, kv_len=70)
+        added = torch.zeros(1, 1, 70, 70, device=device, dtype=query.dtype)
+        added[..., :40] = added[..., 5, :] = torch.finfo(added.dtype).min
+        got, _ = attention_forward(Layer(), query, key, value, added, is_causal=False)
+        others = [row for row in range(70) if row != 5]
+        wanted = ours(query, key[:, :, 40:], value[:, :, 40:])
+        assert torch.all(got[:, 5] == 0) and torch.isfinite(got).all()
+        assert_close(got[:, others], wanted[:, others], got.dtype)
+
     def test_takes_position_biases_that_learn(self, device):
         tensors = rows(device)
         bias = torch.randn(1, 4, 20, 20, device=device).to(tensors[0].dtype).requires_grad_()
