@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -53,6 +54,11 @@ class Trace:
         self.sizes.append((tensor, axis % len(tensor.shape)))
         return int(tensor.shape[axis])
 
+    def keep_those_in(self, text: str) -> None:
+        """Forgets tensors whose values the callable has made no use of."""
+        used = set(re.findall(r"\w+", text))
+        self.tensors = {name: tensor for name, tensor in self.tensors.items() if name in used}
+
     def new_loop_name(self) -> str:
         return f"r{next(self._loops)}_"
 
@@ -91,7 +97,9 @@ def run_traced(function: Callable[..., Any], with_score: bool, scalars: dict[str
         arguments.insert(0, Traced(run, "score", "real"))
     with trace_torch.interception(run):
         result = function(*arguments, **given)
-    return _text_of_result(result, run, with_score), run
+    text = _text_of_result(result, run, with_score)
+    run.keep_those_in(text)
+    return text, run
 
 
 def lookup(tensor: Any, *indices: Any) -> Any:

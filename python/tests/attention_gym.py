@@ -1,4 +1,5 @@
-"""The masks and score modifications of attention-gym that are pure functions of their indices, written anew in its style.
+"""The masks and score modifications of attention-gym that are pure functions of their indices, and some of FlashAttention-4's
+tests, written anew in its style.
 
 Each entry of MASKS is (name, q_len, kv_len, heads, callable); of SCORES (name, length, heads, callable). The callables run
 on index tensors as well as traced."""
@@ -225,6 +226,48 @@ def temporal_head(prompt, frames, tokens, width):
     return mask
 
 
+def checkerboard(b, h, q, k):
+    return (q + k) % 2 == 0
+
+
+def stand_alone(width, reach):
+    """Pixels of an image, each of which sees those around it; at the border fewer."""
+    def mask(b, h, q, k):
+        return (torch.abs(q // width - k // width) <= reach) & (torch.abs(q % width - k % width) <= reach)
+    return mask
+
+
+def block_causal(block, offset):
+    def mask(b, h, q, k):
+        return k // block <= (q + offset) // block
+    return mask
+
+
+def mini_causal(tile):
+    def mask(b, h, q, k):
+        return k % tile <= q % tile
+    return mask
+
+
+def key_thresholds(first):
+    def mask(b, h, q, k):
+        return q >= first[k]
+    return mask
+
+
+def token_windows(left, right):
+    def mask(b, h, q, k):
+        return (k >= q - left[q]) & (k <= q + right[q])
+    return mask
+
+
+def bit_packed(words, power):
+    """16 keys in a word."""
+    def mask(b, h, q, k):
+        return words[q, k // 16] // power[k % 16] % 2 == 1
+    return mask
+
+
 _generator = torch.Generator().manual_seed(5)
 _offsets = _ints(0, 13, 40, 41, 64)
 _chosen = torch.stack([torch.randperm(8, generator=_generator)[:3] for _ in range(2 * 8)]).reshape(1, 2, 8, 3)
@@ -262,6 +305,14 @@ MASKS = (
     ("vision_cross_attention", 12, 24, 1, vision_cross_attention(_ints(0, 7, 1, 7, 7, 12).reshape(3, 2), 8)),
     ("spatial_head", 64, 64, 1, spatial_head(4, 20, 1.5)),
     ("temporal_head", 64, 64, 1, temporal_head(4, 3, 20, 0.9)),
+    ("checkerboard", 64, 64, 1, checkerboard),
+    ("stand_alone", 64, 64, 1, stand_alone(8, 2)),
+    ("nested_documents", 64, 64, 1, documents(noop, _offsets)),
+    ("block_causal", 40, 64, 1, block_causal(12, 5)),
+    ("mini_causal", 64, 64, 1, mini_causal(24)),
+    ("key_thresholds", 64, 64, 1, key_thresholds(torch.randint(0, 70, (64,), generator=_generator))),
+    ("token_windows", 64, 64, 1, token_windows(*torch.randint(0, 20, (2, 64), generator=_generator))),
+    ("bit_packed", 64, 64, 1, bit_packed(torch.randint(0, 2**16, (64, 4), generator=_generator), 2 ** torch.arange(16))),
 )
 
 
@@ -314,6 +365,17 @@ def relative(slope):
     return score_mod
 
 
+def relative_position(score, b, h, q, k):
+    return score + (q - k)
+
+
+def rotary_part(queries, keys, group, scale):
+    """MLA's part of a score that comes from other, short vectors."""
+    def score_mod(score, b, h, q, k):
+        return score + scale * sum(queries[b, h, q, place] * keys[b, h // group, k, place] for place in range(queries.shape[-1]))
+    return score_mod
+
+
 SCORES = (
     ("alibi", 24, 2, alibi(2)),
     ("softcap", 24, 1, softcap(3.0)),
@@ -325,4 +387,7 @@ SCORES = (
                                    torch.randint(0, 4, (1, 24, 24), generator=_generator))),
     ("activation", 24, 1, activation(24)),
     ("relative", 24, 1, relative(torch.tensor(0.25))),
+    ("relative_position", 24, 1, relative_position),
+    ("rotary_part", 24, 2, rotary_part(torch.randn(1, 2, 24, 4, generator=_generator),
+                                       torch.randn(1, 1, 24, 4, generator=_generator), 2, 0.5)),
 )

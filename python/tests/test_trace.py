@@ -27,16 +27,16 @@ class TestAttentionGym:
         for head in range(heads):
             assert torch.equal(visible(mask, q_len, kv_len, heads, head), dense[0, head])
 
-    def test_attention_on_a_gpu(self, name, q_len, kv_len, heads, mask_mod, cuda):
-        query = torch.randn(1, q_len, heads, 64, device=cuda).half().requires_grad_()
-        key, value = (torch.randn(1, kv_len, heads, 64, device=cuda).half().requires_grad_() for _ in range(2))
-        out = flashspan.attention(query, key, value, mask=Mask(mask_mod).to(cuda))
+    def test_attention_under_it_and_its_gradients(self, name, q_len, kv_len, heads, mask_mod, device):
+        query = torch.randn(1, q_len, heads, 64, device=device).half().requires_grad_()
+        key, value = (torch.randn(1, kv_len, heads, 64, device=device).half().requires_grad_() for _ in range(2))
+        out = flashspan.attention(query, key, value, mask=Mask(mask_mod).to(device))
         exact = [tensor.detach().cpu().double().requires_grad_() for tensor in (query, key, value)]
         dense = reference.dense_mask(mask_mod, 1, heads, q_len, kv_len)
         wanted_out, _ = reference.attention(*exact, dense)
         assert_close(out, wanted_out, torch.float16)
         gradient = torch.randn(out.shape).half()
-        ours = torch.autograd.grad(out, (query, key, value), gradient.to(cuda))
+        ours = torch.autograd.grad(out, (query, key, value), gradient.to(device))
         for got, exactly in zip(ours, torch.autograd.grad(wanted_out, exact, gradient.double())):
             assert_close(got, exactly, torch.float16, units=16)
 
@@ -83,6 +83,15 @@ class TestCapturedTensors:
         first, second = inner(torch.arange(S) % 5), inner(torch.arange(S) % 3)
         mask = Mask(lambda b, h, q, k: first(q) == second(k))
         assert torch.equal(visible(mask), wanted(lambda q, k: q % 5 == k % 3))
+
+    def test_that_the_result_makes_no_use_of_are_left_out(self):
+        unused = torch.arange(S)
+
+        def mask_mod(b, h, q, k):
+            unused[q] + 1
+            return q >= k
+
+        assert Mask(mask_mod).tensors == ()
 
     def test_as_operands_on_the_left(self):
         two = torch.tensor(2)
