@@ -55,7 +55,7 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
         computed on the CPU; others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
 
     A row that sees nothing gives out = 0 and lse = -inf (with a sink, the sink) and takes no gradient. What a mask hides, NaN
-    included, never reaches a result. A Mask, Score, ... made once is cheaper than text or a callable in every call.
+    included, never reaches a result. A Mask or Score made once is cheaper than a callable in every call.
 
     Raises:
         BadArgumentError, UnsupportedError: before anything is launched; the message names the argument.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from .errors import BadArgumentError
 from .program import Node, Program
+from .remembered import remembered
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -97,10 +98,17 @@ def builder(name: str, tensors: tuple, options: tuple = (), **more: Any) -> Mask
     return Mask._of(node, tensors)
 
 
+@remembered
+def _of_text(text: str) -> Mask:
+    return Mask(text)
+
+
 def as_mask(mask: Any) -> Mask | None:
     """What `flashspan.attention` takes as its mask, as a Mask."""
     if mask is None or isinstance(mask, Mask):
         return mask
-    if isinstance(mask, str) or callable(mask):
+    if isinstance(mask, str):
+        return _of_text(mask)
+    if callable(mask):
         return Mask(mask)
     raise BadArgumentError("mask", type(mask).__name__, "a Mask, text or a callable (b, h, q, k)")

@@ -7,6 +7,7 @@ from typing import Any
 from . import _core
 from .errors import BadArgumentError
 from .program import Program
+from .remembered import remembered
 
 
 class Score(Program):
@@ -25,10 +26,17 @@ class Score(Program):
     _parser = _core.Score
 
 
+@remembered
+def _of_text(text: str) -> Score:
+    return Score(text)
+
+
 def as_score(score: Any) -> Score | None:
     """What `flashspan.attention` takes as its score, as a Score."""
     if score is None or isinstance(score, Score):
         return score
-    if isinstance(score, str) or callable(score):
+    if isinstance(score, str):
+        return _of_text(score)
+    if callable(score):
         return Score(score)
     raise BadArgumentError("score", type(score).__name__, "a Score, text or a callable (score, b, h, q, k)")

@@ -12,7 +12,7 @@ from ..errors import BadArgumentError
 from ..mask import Mask
 from ..score import Score
 from .arguments import check_rank, refuse_unless_default
-from .remembered import remembered
+from ..remembered import remembered
 from .scores import softcap_term, softcapped
 from .sequences import packed_mask
 

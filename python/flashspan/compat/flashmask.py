@@ -11,7 +11,7 @@ from ..attention import attention
 from ..errors import BadArgumentError
 from ..mask import Mask
 from .arguments import check_rank, refuse_unless_default
-from .remembered import remembered
+from ..remembered import remembered
 
 _BLOCK = 128  # rows and columns of a tile of `block_mask`
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..score import Score
-from .remembered import remembered
+from ..remembered import remembered
 
 
 def softcap_term(softcap: float | None) -> tuple[str, dict[str, float]]:

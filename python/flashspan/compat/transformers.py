@@ -25,7 +25,7 @@ from ..mask import Mask
 from ..score import Score
 from ..trace import trace
 from .arguments import refuse_unless_default
-from .remembered import remembered
+from ..remembered import remembered
 from .scores import softcap_term, softcapped
 from .sequences import packed_mask
 

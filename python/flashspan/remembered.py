@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar
 
-import torch
+from .tensors import torch_module
 
 Made = TypeVar("Made")
 
@@ -18,6 +18,7 @@ def remembered(make: Callable[..., Made]) -> Callable[..., Made]:
 
     @wraps(make)
     def call(*arguments: object) -> Made:
-        return make(*arguments) if torch.compiler.is_compiling() else kept(*arguments)
+        torch = torch_module()
+        return make(*arguments) if torch is not None and torch.compiler.is_compiling() else kept(*arguments)
 
     return call
