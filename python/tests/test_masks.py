@@ -213,5 +213,13 @@ class TestData:
             Mask(text, **data)
         assert isinstance(caught.value, flashspan.FlashspanError)
 
+    def test_a_text_is_read_once(self):
+        from flashspan.mask import as_mask
+
+        assert as_mask("(q >= k) & (q - k < 7)") is as_mask("(q >= k) & (q - k < 7)")
+        for _ in range(2):
+            with pytest.raises(flashspan.BadExpressionError):
+                as_mask("q >=")
+
     def test_a_mask_prints_what_it_is(self):
         assert repr(Mask("q - k < w", w=3) & ~masks.causal()) == "Mask(('q - k < w', w=3) & (~('causal(top_left=0)')))"
