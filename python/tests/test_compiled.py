@@ -103,6 +103,51 @@ def documents_of(length, reach, table=LIMITS):
     return torch_flex.or_masks(lambda b, h, q, k: (doc[q] == doc[k]) & (q - k < reach) & near(q, k), lambda b, h, q, k: k >= table[0 * h, -1])
 
 
+def _by_default(width):
+    return lambda b, h, q, k, width=width: q - k < width
+
+
+def _by_keyword(width):
+    def mask_mod(b, h, q, k, *, width=width):
+        return q - k < width
+    return mask_mod
+
+
+def _by_list(width):
+    widths = [width, 3]
+    return lambda b, h, q, k: q - k < widths[0]
+
+
+def _by_function(width):
+    inner = _by_default(width)
+    return lambda b, h, q, k: inner(b, h, q, k)
+
+
+def _by_another_function(width):
+    inside = (lambda distance: distance < 4) if width < 5 else (lambda distance: distance < 9)
+    return lambda b, h, q, k: inside(q - k)
+
+
+def _by_real(width):
+    half = width * 0.5
+    return lambda b, h, q, k: (q - k) * 0.5 < half
+
+
+def _by_truth(width):
+    is_wide = width > 4
+    return lambda b, h, q, k: q - k < (9 if is_wide else 4)
+
+
+def _by_tensor(width):
+    tile = torch.arange(64) // width
+    return lambda b, h, q, k, tile=tile: tile[q] == tile[k]
+
+
+def _by_dtype(width):
+    tile = (torch.arange(64) / width).to(torch.int32 if width < 5 else torch.float32)
+    return lambda b, h, q, k: tile[q] == tile[k]
+
+
 class TestACallable:
     """A callable that was made outside of the compiled function is traced beside the compiler."""
 
@@ -130,6 +175,18 @@ class TestACallable:
     def test_of_another_number_is_another_graph(self, cpu):
         calls = [(self.block_mask(16, reach),) for reach in (3, 9, 1, 5, 9, 3)]
         assert self.compare(*calls) >= 4
+
+    @pytest.mark.parametrize("dynamic", [None, True])
+    @pytest.mark.parametrize("made", [_by_default, _by_keyword, _by_list, _by_function, _by_another_function, _by_real, _by_truth,
+                                      _by_tensor, _by_dtype], ids=lambda made: made.__name__ if callable(made) else "")
+    def test_is_never_taken_for_another_of_the_same_code(self, cpu, made, dynamic):
+        def layer(x, mask_mod):
+            return flashspan.attention(x, x, x, mask=flashspan.Mask(mask_mod), layout="bhsd")
+
+        compiled = torch.compile(layer, fullgraph=True, backend=Graphs(), dynamic=dynamic)
+        x = torch.randn(1, 2, 64, 16)
+        for mask_mod in (made(3), made(4), made(9), made(3)):
+            assert torch.equal(compiled(x, mask_mod), layer(x, mask_mod))
 
     def test_of_another_global_number_is_another_graph(self, cpu, monkeypatch):
         graphs = Graphs()
