@@ -11,6 +11,7 @@
 
 #include "flashspan/attention.hpp"
 #include "flashspan/core/error.hpp"
+#include "flashspan/core/tuning_record.hpp"
 #include "flashspan/core/types.hpp"
 #include "flashspan/mask.hpp"
 
@@ -82,7 +83,8 @@ struct CompileRequest {
   bool aligned = true;
   bool few_rows = false;       ///< kernels for calls with too few rows of tiles to fill a card, for example few queries
   bool deterministic = false;  ///< as in BackwardCall
-  std::optional<TileConfig> tile;                    ///< of both directions; default: that of the built-in table
+  std::optional<TileConfig> tile;     ///< of both directions; default: that of the built-in table
+  std::vector<TuningRecord> tunings;  ///< each kernel is also made with the tiles that these results have for it
   std::optional<std::string> cache_dir, cache_path;  ///< as in AttentionOptions
 };
 
@@ -92,12 +94,18 @@ struct CompileRequest {
 [[nodiscard]] Result<std::vector<CompiledKernel>> compile_ahead(
     const CompileRequest& request, int threads, const std::function<void(const CompiledKernel&)>& progress);
 
-/// The same for many requests, whose kernels share the threads; the outer list is in the order of the requests, and
-/// `progress` is told the place of the kernel's. Error: of the first request that no call takes; nothing is compiled
-/// then.
+/// The same for many requests, whose kernels, those of their tunings among them, share the threads; the outer list is
+/// in the order of the requests, and `progress` is told the place of the kernel's. Error: of the first request that no
+/// call takes; nothing is compiled then.
 [[nodiscard]] Result<std::vector<std::vector<CompiledKernel>>> compile_ahead(
     const std::vector<CompileRequest>& requests, int threads,
     const std::function<void(std::size_t, const CompiledKernel&)>& progress);
+
+/// How many kernels compile_ahead() makes of a request: one for each architecture and direction, and those of
+/// `tunings`. Error: bad_argument, as compile_ahead().
+[[nodiscard]] Result<int> count_kernels(const CompileRequest& request);
+/// Those of `request.tunings` that are results for its kernels, whatever their device and size. Error: as above.
+[[nodiscard]] Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request);
 
 /// Compiles the kernel of a spec into the cache. `spec`: its text, one "name = value" a line, as DirectionPlan::spec
 /// and the .spec files in FLASHSPAN_DUMP_DIR have it. Error: bad_argument, for a text that is no spec;

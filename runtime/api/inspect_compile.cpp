@@ -1,8 +1,10 @@
 // inspect_compile.cpp -- kernels compiled into the cache for architectures that need not be there.
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "runtime/attention/compile_limits.hpp"
 #include "runtime/attention/kernel_provider.hpp"
 #include "runtime/attention/score_gradients.hpp"
+#include "runtime/attention/tuning_table.hpp"
 #include "runtime/attention/validate.hpp"
 #include "runtime/attention/validate_program.hpp"
 #include "runtime/cuda/cuda_backend.hpp"
@@ -51,18 +54,48 @@ Result<Stores> open_stores(DeviceKind kind, const std::optional<std::string>& ca
   return stores;
 }
 
-struct Compilation {
-  CompileRequest request;
+/// A request whose arguments a call would take, with a mask.
+struct CheckedRequest {
+  Mask everything = Mask::full();
+  const CompileRequest& request;
   std::string score_gradients;  ///< as in KernelSpec
+
+  [[nodiscard]] const MaskState& mask() const { return (request.mask != nullptr ? *request.mask : everything).state(); }
+  [[nodiscard]] const ScoreState* score() const { return request.score != nullptr ? &request.score->state() : nullptr; }
+};
+
+/// A request and where its kernels go.
+struct Compilation {
+  CheckedRequest request;
   Stores stores;
+};
+
+/// One kernel of a request.
+struct KernelChoice {
+  Arch arch;
+  Direction direction;
+  std::optional<TileConfig> tile;
 };
 
 struct Task {
   std::size_t request;  ///< its place
-  const Compilation* compilation;
-  Arch arch;
-  Direction direction;
+  KernelChoice kernel;
 };
+
+/// Refers to `request`. Error: as compile_ahead(), but for a missing NVRTC.
+Result<CheckedRequest> checked(const CompileRequest& request) {
+  AttentionShape sizes;
+  sizes.head_dim_qk = request.head_dim_qk;
+  sizes.head_dim_v = request.head_dim_v;
+  if (auto served = attention::check_dtype_and_head_dims(request.dtype, sizes, DeviceKind::cuda); !served) {
+    return served.error();
+  }
+  CheckedRequest checked{.request = request, .score_gradients = {}};
+  auto score_gradients = attention::score_gradient_names(checked.score(), request.score_gradients);
+  if (!score_gradients) return score_gradients.error();
+  checked.score_gradients = *std::move(score_gradients);
+  return checked;
+}
 
 void build_into(CompiledKernel& result, const kernel::KernelSpec& spec, const attention::UserText& text,
                 const std::shared_ptr<backend::Backend>& backend, const Stores& stores) {
@@ -78,41 +111,58 @@ void build_into(CompiledKernel& result, const kernel::KernelSpec& spec, const at
   result.record = api::record_of(built->metadata, built->key, cache::to_string(built->outcome), built->spec.lowering);
 }
 
-attention::SpecChoice choice_of(const Task& task) {
-  const CompileRequest& request = task.compilation->request;
+Result<kernel::KernelSpec> spec_of(const KernelChoice& kernel, const CheckedRequest& checked) {
+  const CompileRequest& request = checked.request;
   attention::SpecChoice choice;
-  choice.direction = task.direction;
-  choice.target = {DeviceKind::cuda, task.arch};
+  choice.direction = kernel.direction;
+  choice.target = {DeviceKind::cuda, kernel.arch};
   choice.dtype = request.dtype;
   choice.head_dim_qk = request.head_dim_qk;
   choice.head_dim_v = request.head_dim_v;
-  if (task.direction == Direction::backward) choice.score_gradients = task.compilation->score_gradients;
+  if (kernel.direction == Direction::backward) choice.score_gradients = checked.score_gradients;
   choice.aligned = request.aligned;
   choice.few_rows = request.few_rows;
   choice.needs.deterministic = request.deterministic;
-  choice.tile = request.tile;
-  return choice;
+  choice.tile = kernel.tile;
+  return attention::choose_spec(choice, checked.mask(), checked.score());
 }
 
-CompiledKernel compile_one(const Task& task) {
-  const CompileRequest& request = task.compilation->request;
-  const MaskState& mask = request.mask->state();
-  const ScoreState* score = request.score != nullptr ? &request.score->state() : nullptr;
+/// Every kernel of the request with its own tile, and with the tiles that were found by tuning.
+std::vector<KernelChoice> kernels_of(const CheckedRequest& checked) {
+  const attention::TunedTiles tuned(checked.request.tunings);
+  std::vector<KernelChoice> kernels;
+  for (const Arch& arch : checked.request.archs) {
+    for (const Direction direction : checked.request.directions) {
+      kernels.push_back({arch, direction, checked.request.tile});
+      const auto spec = spec_of(kernels.back(), checked);
+      if (!spec) continue;  // compile_one() meets the same error
+      for (const TileConfig& tile : tuned.tiles_of(*spec)) {
+        if (tile != spec->tile) kernels.push_back({arch, direction, tile});
+      }
+    }
+  }
+  return kernels;
+}
+
+CompiledKernel compile_one(const KernelChoice& kernel, const Compilation& compilation) {
+  const CheckedRequest& checked = compilation.request;
   CompiledKernel result;
-  result.arch = task.arch;
-  result.direction = task.direction;
-  const auto spec = attention::choose_spec(choice_of(task), mask, score);
+  result.arch = kernel.arch;
+  result.direction = kernel.direction;
+  const auto spec = spec_of(kernel, checked);
   if (!spec) {
     result.error = spec.error();
     return result;
   }
-  build_into(result, *spec, {&mask.program.source(), score != nullptr ? &score->program.source() : nullptr},
-             cuda::make_compile_only_backend(task.arch, api::nvrtc_search(api::settings())), task.compilation->stores);
+  const ScoreState* const score = checked.score();
+  build_into(result, *spec, {&checked.mask().program.source(), score != nullptr ? &score->program.source() : nullptr},
+             cuda::make_compile_only_backend(kernel.arch, api::nvrtc_search(api::settings())), compilation.stores);
   return result;
 }
 
 /// Runs the tasks on `threads` threads; `progress` is called on this thread, in the order in which they finish.
-std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int threads,
+std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, const std::vector<Compilation>& compilations,
+                                        int threads,
                                         const std::function<void(std::size_t, const CompiledKernel&)>& progress) {
   std::vector<CompiledKernel> results(tasks.size());
   std::mutex mutex;
@@ -127,7 +177,7 @@ std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int thre
         if (next == tasks.size()) return;
         mine = next++;
       }
-      results[mine] = compile_one(tasks[mine]);
+      results[mine] = compile_one(tasks[mine].kernel, compilations[tasks[mine].request]);
       const std::scoped_lock lock(mutex);
       finished.push_back(mine);
       changed.notify_one();
@@ -148,45 +198,24 @@ std::vector<CompiledKernel> compile_all(const std::vector<Task>& tasks, int thre
   return results;
 }
 
-/// Error: as compile_ahead(), but for a missing NVRTC.
-Result<Compilation> begin(const CompileRequest& request, const Mask& everything) {
-  AttentionShape sizes;
-  sizes.head_dim_qk = request.head_dim_qk;
-  sizes.head_dim_v = request.head_dim_v;
-  if (auto served = attention::check_dtype_and_head_dims(request.dtype, sizes, DeviceKind::cuda); !served) {
-    return served.error();
-  }
-  auto score_gradients = attention::score_gradient_names(request.score != nullptr ? &request.score->state() : nullptr,
-                                                         request.score_gradients);
-  if (!score_gradients) return score_gradients.error();
-  auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
-  if (!stores) return stores.error();
-  Compilation compilation{request, *std::move(score_gradients), *std::move(stores)};
-  if (compilation.request.mask == nullptr) compilation.request.mask = &everything;
-  return compilation;
-}
-
 }  // namespace
 
 Result<std::vector<std::vector<CompiledKernel>>> compile_ahead(
     const std::vector<CompileRequest>& requests, int threads,
     const std::function<void(std::size_t, const CompiledKernel&)>& progress) {
-  const Mask everything = Mask::full();
   std::vector<Compilation> compilations;
-  compilations.reserve(requests.size());  // tasks point into it
   std::vector<Task> tasks;
-  for (const CompileRequest& request : requests) {
-    auto compilation = begin(request, everything);
-    if (!compilation) return compilation.error();
-    compilations.push_back(*std::move(compilation));
-    for (const Arch& arch : request.archs) {
-      for (Direction direction : request.directions) {
-        tasks.push_back({compilations.size() - 1, &compilations.back(), arch, direction});
-      }
-    }
+  for (std::size_t place = 0; place < requests.size(); ++place) {
+    const CompileRequest& request = requests[place];
+    auto valid = checked(request);
+    if (!valid) return valid.error();
+    for (const KernelChoice& kernel : kernels_of(*valid)) tasks.push_back({place, kernel});
+    auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
+    if (!stores) return stores.error();
+    compilations.push_back({*std::move(valid), *std::move(stores)});
   }
   if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(api::settings())); !nvrtc) return nvrtc.error();
-  std::vector<CompiledKernel> compiled = compile_all(tasks, threads, progress);
+  std::vector<CompiledKernel> compiled = compile_all(tasks, compilations, threads, progress);
   std::vector<std::vector<CompiledKernel>> results(requests.size());
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     results[tasks[index].request].push_back(std::move(compiled[index]));
@@ -201,6 +230,30 @@ Result<std::vector<CompiledKernel>> compile_ahead(const CompileRequest& request,
   });
   if (!compiled) return compiled.error();
   return std::move(compiled->front());
+}
+
+Result<int> count_kernels(const CompileRequest& request) {
+  const auto valid = checked(request);
+  if (!valid) return valid.error();
+  return static_cast<int>(kernels_of(*valid).size());
+}
+
+Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request) {
+  const auto valid = checked(request);
+  if (!valid) return valid.error();
+  std::vector<kernel::KernelSpec> kernels;
+  for (const Arch& arch : request.archs) {
+    for (const Direction direction : request.directions) {
+      const auto spec = spec_of({arch, direction, std::nullopt}, *valid);
+      if (spec) kernels.push_back(attention::tuned_family(*spec));
+    }
+  }
+  std::vector<TuningRecord> found;
+  std::ranges::copy_if(request.tunings, std::back_inserter(found), [&kernels](const TuningRecord& record) {
+    const auto spec = kernel::KernelSpec::from_text(record.spec);
+    return spec && std::ranges::find(kernels, attention::tuned_family(*spec)) != kernels.end();
+  });
+  return found;
 }
 
 Result<CompiledKernel> compile_spec(const std::string& text, const std::optional<std::string>& cache_dir,

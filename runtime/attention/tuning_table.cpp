@@ -192,6 +192,16 @@ void TunedTiles::choose(kernel::KernelSpec& spec, const AttentionShape& shape) c
   spec.tile = found != nullptr ? found->record.tile : own;
 }
 
+std::vector<TileConfig> TunedTiles::tiles_of(const kernel::KernelSpec& spec) const {
+  std::vector<TileConfig> tiles;
+  const auto results = families_.find(tuned_family(spec));
+  if (results == families_.end()) return tiles;
+  for (const Result& result : results->second) {
+    if (std::ranges::find(tiles, result.record.tile) == tiles.end()) tiles.push_back(result.record.tile);
+  }
+  return tiles;
+}
+
 std::optional<TunedTiles::Found> TunedTiles::find(const kernel::KernelSpec& spec, const AttentionShape& shape) const {
   const ShapeClass sizes = shape_class(shape);
   const Result* const found = nearest(tuned_family(spec), sizes);

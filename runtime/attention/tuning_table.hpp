@@ -59,6 +59,8 @@ class TunedTiles {
   [[nodiscard]] bool empty() const { return families_.empty(); }
   /// Gives the spec the tuned tile, where there is one. For the path of every call: copies nothing.
   void choose(kernel::KernelSpec& spec, const AttentionShape& shape) const;
+  /// The tiles of all results for the spec's kernel, each once, whatever their sizes and devices.
+  [[nodiscard]] std::vector<TileConfig> tiles_of(const kernel::KernelSpec& spec) const;
   [[nodiscard]] std::optional<Found> find(const kernel::KernelSpec& spec, const AttentionShape& shape) const;
 
  private:

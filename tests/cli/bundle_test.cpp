@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "command.hpp"
 
 namespace {
 
 using namespace cli_test;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 /// One forward kernel in a bundle, from a manifest.
 class Bundles : public testing::Test {
@@ -99,6 +104,87 @@ TEST_F(Bundles, ADamagedOneIsFoundAndItsEntryNotTaken) {
   const Outcome refused = run_command({"bundle", "ls", folder_ / "first.fsb"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("shorter"));
+}
+
+/// A bundle of one kernel, built with results of tuning.
+class TunedBundles : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_text(folder_ / "manifest.json",
+               R"({"kernels": [{"mask": "causal", "direction": "forward", "head_dim": 64}]})");
+    write_text(folder_ / "tuned.jsonl", record_of("64") + record_of("128"));
+    write_text(folder_ / "other.jsonl", record_of("128"));
+  }
+
+  /// What is printed of a causal forward of 128 x 128, where bundles are layers of the cache.
+  [[nodiscard]] nlohmann::json explained(const std::string& head_dim, const std::string& layers) const {
+    const Outcome outcome =
+        run_command({"explain", "--mask", "causal", "--arch", "sm_80", "--dtype", "bf16", "--head-dim", head_dim,
+                     "--q-len", "128", "--kv-len", "128", "--batch", "1", "--heads", "1", "--json"},
+                    {{"FLASHSPAN_CACHE_DIR", folder_ / "none"}, {"FLASHSPAN_CACHE_PATH", layers}});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.json()["directions"][0];
+  }
+  /// A line of a tuning file: 64 x 32 was the fastest for that kernel.
+  [[nodiscard]] std::string record_of(const std::string& head_dim) const {
+    nlohmann::json fields = nlohmann::json::object();
+    std::istringstream lines(explained(head_dim, "")["spec"].get<std::string>());
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t middle = line.find(" = ");
+      if (middle != std::string::npos) fields[line.substr(0, middle)] = line.substr(middle + 3);
+    }
+    const nlohmann::json tile{{"block_m", 64}, {"block_n", 32}, {"num_warps", 4}, {"num_stages", 1}};
+    for (const auto& [name, value] : tile.items()) fields[name] = value.dump();
+    const int dim = std::stoi(head_dim);
+    const nlohmann::json shape{{"batch", 1},    {"query_heads", 1},   {"kv_heads", 1},    {"q_len", 128},
+                               {"kv_len", 128}, {"head_dim_qk", dim}, {"head_dim_v", dim}};
+    const nlohmann::json record{{"spec", fields},
+                                {"shape", shape},
+                                {"device", "NVIDIA A100"},
+                                {"processors", 108},
+                                {"compiler", "nvrtc 13.0"},
+                                {"driver", "13.0"},
+                                {"milliseconds", 1.0},
+                                {"default_tile", tile},
+                                {"default_milliseconds", 1.5},
+                                {"candidates", 9},
+                                {"date", "2026-01-02T03:04:05Z"}};
+    return record.dump() + "\n";
+  }
+  [[nodiscard]] Outcome build(const std::string& tuning) const {
+    return run_command({"bundle", "build", folder_ / "manifest.json", "--arch", "sm_80", "--tuning", folder_ / tuning,
+                        "-o", folder_ / "kernels.fsb", "--json"});
+  }
+
+  Folder folder_;
+};
+
+TEST_F(TunedBundles, HoldTheKernelOfEveryTileThatTheyMakeCallsTake) {
+  const Outcome built = build("tuned.jsonl");
+  if (built.exit_code == 3) GTEST_SKIP() << built.err;
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  std::vector<std::string> specs;
+  const auto report = built.json();
+  for (const auto& entry : report["entries"]) specs.push_back(entry["spec"].get<std::string>());
+  EXPECT_THAT(specs, testing::UnorderedElementsAre(HasSubstr("bf16 d64 64x32"),
+                                                   AllOf(HasSubstr("bf16 d64"), Not(HasSubstr("64x32"))),
+                                                   HasSubstr("tuned tiles")));
+  const std::string bundle = folder_ / "kernels.fsb";
+  EXPECT_THAT(explained("64", bundle)["tile_reason"].get<std::string>(),
+              HasSubstr("tuned for this class of shapes on NVIDIA A100"));
+  EXPECT_EQ(explained("128", bundle)["tile_reason"], "not tuned: the built-in table");
+  ASSERT_EQ(run_command({"cache", "import", bundle, "--cache-dir", folder_ / "cache"}).exit_code, 0);
+  const auto records = run_command({"tune", "ls", folder_ / "cache/tuning.jsonl", "--json"}).json()["records"];
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0]["device"], "NVIDIA A100");
+}
+
+TEST_F(TunedBundles, AreNotBuiltFromResultsOfOtherKernels) {
+  const Outcome built = build("other.jsonl");
+  EXPECT_EQ(built.exit_code, 2);
+  EXPECT_THAT(built.err, HasSubstr("--tuning: got 1 results of other kernels"));
+  EXPECT_EQ(build("none.jsonl").exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "kernels.fsb"));
 }
 
 TEST(Manifest, AFieldThatIsWrongIsNamedBeforeAnythingIsCompiled) {

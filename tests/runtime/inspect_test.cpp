@@ -7,15 +7,20 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "codegen/kernel/kernel_spec.hpp"
 #include "tests/runtime/private_folder.hpp"
 
 namespace flashspan::testing {
 namespace {
 
+using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(TileMaps, CountPairsAndKindsOfTiles) {
   const auto map = tile_map(Mask::causal(), {1, 1, 1, 10, 10, 16, 16}, 0, 0, 4, 4);
@@ -134,9 +139,8 @@ TEST(CompileAhead, FillsTheCacheForArchitecturesThatAreNotThere) {
   EXPECT_EQ(list_cache(request.cache_dir)->size(), 2U);
 }
 
-TEST(CompileAhead, OfManyRequestsSharesTheThreadsAndKeepsTheirOrder) {
-  PrivateFolder folder;
-  const Mask masks[] = {*Mask::parse("q >= k"), *Mask::parse("q <= k")};
+/// A forward for each mask.
+std::vector<CompileRequest> requests_of(const std::vector<Mask>& masks, const PrivateFolder& cache) {
   std::vector<CompileRequest> requests;
   for (const Mask& mask : masks) {
     CompileRequest& request = requests.emplace_back();
@@ -144,8 +148,26 @@ TEST(CompileAhead, OfManyRequestsSharesTheThreadsAndKeepsTheirOrder) {
     request.archs = {Arch{80, 0}};
     request.directions = {Direction::forward};
     request.head_dim_qk = request.head_dim_v = 16;
-    request.cache_dir = folder.path().string();
+    request.cache_dir = cache.path().string();
   }
+  return requests;
+}
+
+/// That the tile was the fastest for the kernel that requests_of() has for the mask.
+TuningRecord tuned_to(const TileConfig& tile, const Mask& mask) {
+  TuningRecord record;
+  record.shape = {1, 1, 1, 128, 128, 16, 16};
+  const auto explanation = explain(mask, nullptr, record.shape, DType::bf16, Arch{80, 0});
+  auto spec = kernel::KernelSpec::from_text(explanation.value().directions.front().spec).value();
+  spec.tile = record.tile = tile;
+  record.spec = spec.to_text();
+  return record;
+}
+
+TEST(CompileAhead, OfManyRequestsSharesTheThreadsAndKeepsTheirOrder) {
+  PrivateFolder folder;
+  const std::vector masks{*Mask::parse("q >= k"), *Mask::parse("q <= k")};
+  auto requests = requests_of(masks, folder);
   std::multiset<std::size_t> told;
   const auto compiled = compile_ahead(requests, 2, [&](std::size_t request, const CompiledKernel& kernel) {
     EXPECT_FALSE(kernel.error.has_value()) << kernel.error->message();
@@ -163,6 +185,38 @@ TEST(CompileAhead, OfManyRequestsSharesTheThreadsAndKeepsTheirOrder) {
   const auto refused = compile_ahead(requests, 2, [&](std::size_t, const CompiledKernel&) { ADD_FAILURE(); });
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message(), HasSubstr("20"));
+}
+
+TEST(CompileAhead, OfManyRequestsMakesTheKernelsOfTheirTuningsAmongThem) {
+  PrivateFolder folder;
+  const std::vector masks{*Mask::parse("q >= k"), *Mask::parse("q <= k"), *Mask::parse("q == k")};
+  auto requests = requests_of(masks, folder);
+  const std::vector tunings{tuned_to({64, 32, 4, 1}, masks[0]), tuned_to({64, 64, 4, 2}, masks[1]),
+                            tuned_to({64, 32, 4, 1}, masks[1])};
+  for (CompileRequest& request : requests) request.tunings = tunings;
+  const std::vector<int> counts{count_kernels(requests[0]).value(), count_kernels(requests[1]).value(),
+                                count_kernels(requests[2]).value()};
+  EXPECT_THAT(counts, ElementsAre(2, 3, 1));
+  EXPECT_EQ(tunings_for(requests[0])->size(), 1U);
+  EXPECT_EQ(tunings_for(requests[1])->size(), 2U);
+  EXPECT_THAT(*tunings_for(requests[2]), IsEmpty());
+
+  std::vector<int> told(requests.size());
+  const auto compiled = compile_ahead(requests, 2, [&](std::size_t request, const CompiledKernel& kernel) {
+    EXPECT_FALSE(kernel.error.has_value()) << kernel.error->message();
+    ++told[request];
+  });
+  if (!compiled && compiled.error().code == ErrorCode::missing_component) GTEST_SKIP() << compiled.error().message();
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  EXPECT_EQ(told, counts);
+  std::vector<std::vector<std::string>> specs;
+  for (const auto& kernels : *compiled) {
+    auto& of_request = specs.emplace_back();
+    for (const CompiledKernel& kernel : kernels) of_request.push_back(kernel.record.spec);
+  }
+  EXPECT_THAT(specs, ElementsAre(ElementsAre(_, HasSubstr(" 64x32 ")),
+                                 ElementsAre(_, HasSubstr(" 64x64 "), HasSubstr(" 64x32 ")), ElementsAre(_)));
+  EXPECT_EQ(list_cache(folder.path().string())->size(), 6U);
 }
 
 TEST(Doctor, NamesEveryPartAndARemedyForWhatIsMissing) {

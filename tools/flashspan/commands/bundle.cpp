@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "flashspan/tuning.hpp"
 #include "tools/flashspan/commands/commands.hpp"
 #include "tools/flashspan/commands/options.hpp"
 #include "tools/flashspan/entry_report.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 struct BundleOptions {
   std::string manifest, arch, output, bundle, folder;
-  std::vector<std::string> bundles;
+  std::vector<std::string> bundles, tunings;
   int threads = 0;
   bool json = false;
 };
@@ -72,19 +73,31 @@ ExitCode report(const char* verb, const BundleOptions& options, const std::vecto
   return ExitCode::ok;
 }
 
-/// Compiles every kernel of the manifest into `cache`. Error: the first failure, after all have been tried.
-Result<void> compile_manifest(const std::vector<ManifestKernel>& kernels, const std::vector<Arch>& archs,
-                              const BundleOptions& options, const std::string& cache) {
-  std::size_t total = 0;
-  for (const ManifestKernel& kernel : kernels) total += kernel.request.directions.size() * archs.size();
-  Progress progress(static_cast<int>(total), options.json);
+/// The requests of a manifest's kernels, which compile into `cache`.
+std::vector<CompileRequest> requests_of(const std::vector<ManifestKernel>& kernels, const std::vector<Arch>& archs,
+                                        const std::vector<TuningRecord>& tunings, const std::string& cache) {
   std::vector<CompileRequest> requests;
   for (const ManifestKernel& kernel : kernels) {
     CompileRequest& request = requests.emplace_back(kernel.request);
     request.archs = archs;
+    request.tunings = tunings;
     request.cache_dir = cache;
     request.cache_path = "";
   }
+  return requests;
+}
+
+/// Compiles the kernels of all requests; `kernels` are where they are from. Error: the first failure, after all have
+/// been tried.
+Result<void> compile_requests(const std::vector<CompileRequest>& requests, const std::vector<ManifestKernel>& kernels,
+                              const BundleOptions& options) {
+  int total = 0;
+  for (const CompileRequest& request : requests) {
+    const auto count = count_kernels(request);
+    if (!count) return count.error();
+    total += *count;
+  }
+  Progress progress(total, options.json);
   Result<void> first;
   const auto compiled = compile_ahead(requests, options.threads, [&](std::size_t request, const CompiledKernel& done) {
     progress.step(kernels[request].label + ", " + to_string(done.arch) + " " + to_string(done.direction) + ": " +
@@ -95,14 +108,47 @@ Result<void> compile_manifest(const std::vector<ManifestKernel>& kernels, const 
   return first;
 }
 
+Result<std::vector<TuningRecord>> read_tunings(const std::vector<std::string>& files) {
+  std::vector<TuningRecord> records;
+  for (const std::string& file : files) {
+    const auto read = read_tuning_file(file);
+    if (!read) return read.error();
+    records.insert(records.end(), read->begin(), read->end());
+  }
+  return records;
+}
+
+/// Into the cache's tuning file, from where it goes into the bundle, what was measured of kernels that are in it: with
+/// another's result, a call would look for a kernel that the bundle has not. Error: bad_argument, if that is nothing.
+Result<void> keep_tunings(const std::vector<CompileRequest>& requests, const std::string& cache) {
+  std::vector<TuningRecord> kept;
+  for (const CompileRequest& request : requests) {
+    const auto tunings = tunings_for(request);
+    if (!tunings) return tunings.error();
+    kept.insert(kept.end(), tunings->begin(), tunings->end());
+  }
+  const std::size_t given = requests.empty() ? 0 : requests.front().tunings.size();
+  if (kept.empty()) {
+    return Error{ErrorCode::bad_argument, "--tuning", std::to_string(given) + " results of other kernels",
+                 "one at least of a kernel in the manifest, for an architecture of --arch", ""};
+  }
+  return merge_tuning_records((std::filesystem::path(cache) / "tuning.jsonl").string(), kept);
+}
+
 ExitCode run_build(const BundleOptions& options) {
   const auto archs = arch_list(options.arch);
   if (!archs) return report_error(archs.error(), options.json);
   const auto kernels = read_manifest(options.manifest);
   if (!kernels) return report_error(kernels.error(), options.json);
+  const auto tunings = read_tunings(options.tunings);
+  if (!tunings) return report_error(tunings.error(), options.json);
   const auto cache = PrivateCache::make();
   if (!cache) return report_error(cache.error(), options.json);
-  if (auto compiled = compile_manifest(*kernels, *archs, options, cache->path()); !compiled) {
+  const auto requests = requests_of(*kernels, *archs, *tunings, cache->path());
+  if (!options.tunings.empty()) {
+    if (auto kept = keep_tunings(requests, cache->path()); !kept) return report_error(kept.error(), options.json);
+  }
+  if (auto compiled = compile_requests(requests, *kernels, options); !compiled) {
     return report_error(compiled.error(), options.json);
   }
   const auto written = export_cache(cache->path(), {}, options.output);
@@ -171,6 +217,10 @@ void add_bundle(CLI::App& application, ChosenCommand& chosen) {
   build->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
   build->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
+  build
+      ->add_option("--tuning", options->tunings,
+                   "Tuning files: their results for these kernels are shipped, and the tiles they name compiled too")
+      ->type_name("FILE");
   add_output_option(build);
   add_bundle_option(add("ls", "List the entries", run_list));
   add_bundle_option(add("verify", "Check every entry's length and hash; exit code 2 if one is damaged", run_verify));
