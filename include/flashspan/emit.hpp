@@ -24,6 +24,8 @@ struct EmitRequest {
   std::vector<Arch> archs;
   std::string name = "attention";  ///< of the C function; an identifier
   std::optional<std::string> cache_dir;
+  /// emit_ptx(): for Triton's ir_override, a kernel that takes tensors and scalars one by one; see emit_ptx().
+  bool for_triton = false;
 };
 
 /// A program of one function and what belongs to it, for C99 and libcuda; Flashspan is not needed to compile or run it.
@@ -41,7 +43,10 @@ struct EmittedProgram {
 /// cannot have.
 [[nodiscard]] Result<EmittedProgram> emit_c(const EmitRequest& request);
 
-/// PTX of each architecture's module, in their order. Error: as emit_c().
+/// PTX of each architecture's module, in their order. With `for_triton`, the call is one that Triton can launch, with
+/// the arguments of emit_c() in their order, without a workspace, and the first line says of which function, grid and
+/// number of warps. Error: as emit_c(); with `for_triton` also unsupported, for calls of several kernels (those with a
+/// mask), architectures whose kernels take tensor maps by value (sm_90a), and tiles of more than 48 KiB.
 [[nodiscard]] Result<std::vector<std::string>> emit_ptx(const EmitRequest& request);
 
 }  // namespace flashspan

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <variant>
 
+#include "runtime/api/replaced.hpp"
+
 namespace flashspan::api {
 namespace {
 
@@ -234,18 +236,6 @@ std::string byte_array(const std::string& name, const std::vector<std::byte>& by
   return text + (bytes.empty() ? "0" : "") + "};\n";
 }
 
-/// The argument that an address stands for, and how far behind its start.
-struct Place {
-  std::size_t argument;
-  std::uint64_t addend;
-};
-std::optional<Place> place_of(std::uint64_t word, std::size_t arguments) {
-  if (word < first_address) return std::nullopt;
-  const std::uint64_t argument = (word - first_address) >> reach_bits;
-  if (argument >= arguments) return std::nullopt;
-  return Place{static_cast<std::size_t>(argument), (word - first_address) & ((std::uint64_t{1} << reach_bits) - 1)};
-}
-
 /// One image's tables.
 class ImageWriter {
  public:
@@ -353,13 +343,13 @@ class ImageWriter {
   }
 
   [[nodiscard]] std::string memset_row(const cuda::RecordedMemset& memset) const {
-    const Place place = place_of(memset.address, program_.arguments.size()).value_or(Place{0, 0});
+    const RecordedPlace place = place_of(memset.address, program_.arguments.size()).value_or(RecordedPlace{0, 0});
     return "{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, " + std::to_string(place.argument) + ", " + number(place.addend) +
            ", " + number(static_cast<std::uint64_t>(memset.bytes)) + ", " + std::to_string(memset.value) + "}";
   }
 
   [[nodiscard]] std::string map_row(const cuda::RecordedTensorMap& map) const {
-    const Place place = place_of(map.address, program_.arguments.size()).value_or(Place{0, 0});
+    const RecordedPlace place = place_of(map.address, program_.arguments.size()).value_or(RecordedPlace{0, 0});
     const auto plain = [](std::uint64_t value) { return number(value); };
     return "{" + std::to_string(map.data_type) + ", " + std::to_string(map.extents.size()) + ", " +
            std::to_string(map.interleave) + ", " + std::to_string(map.swizzle) + ", " +
@@ -374,13 +364,6 @@ class ImageWriter {
   std::vector<std::string> kernels_;
   std::vector<unsigned> shared_;
 };
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
-    text.replace(at, what.size(), by);
-  }
-  return text;
-}
 
 const char* c_type(CArgument::Kind kind) {
   switch (kind) {
@@ -444,6 +427,14 @@ std::string header_of(const CProgramDescription& program) {
 
 std::uintptr_t recorded_address(std::size_t argument) {
   return first_address + (static_cast<std::uintptr_t>(argument) << reach_bits);
+}
+
+std::optional<RecordedPlace> place_of(std::uint64_t word, std::size_t arguments) {
+  if (word < first_address) return std::nullopt;
+  const std::uint64_t argument = (word - first_address) >> reach_bits;
+  if (argument >= arguments) return std::nullopt;
+  const std::uint64_t addend = (word - first_address) & ((std::uint64_t{1} << reach_bits) - 1);
+  return RecordedPlace{static_cast<std::size_t>(argument), addend};
 }
 
 EmittedProgram write_c_program(const CProgramDescription& program) {

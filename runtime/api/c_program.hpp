@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct CArgument {
 /// The address that stands for the argument of a place in the list while a call is recorded: no two reach one another,
 /// and no other number in a launch's parameters looks like one.
 [[nodiscard]] std::uintptr_t recorded_address(std::size_t argument);
+
+/// The argument that an address stands for, and how far behind its start.
+struct RecordedPlace {
+  std::size_t argument;
+  std::uint64_t addend;
+};
+/// Nothing for a word that stands for none of so many arguments.
+[[nodiscard]] std::optional<RecordedPlace> place_of(std::uint64_t word, std::size_t arguments);
 
 /// What one architecture runs.
 struct CImage {

@@ -19,6 +19,7 @@
 #include "runtime/api/provider_options.hpp"
 #include "runtime/api/settings.hpp"
 #include "runtime/api/states.hpp"
+#include "runtime/api/triton_ptx.hpp"
 #include "runtime/attention/attention_op.hpp"
 #include "runtime/attention/choose_spec.hpp"
 #include "runtime/attention/tensor_rule.hpp"
@@ -241,7 +242,8 @@ Result<std::vector<std::string>> emit_ptx(const EmitRequest& request) {
   if (request.archs.empty()) return bad_argument("archs", "none", "one architecture at least");
   const auto compiler = cuda::NvrtcCompiler::open(api::nvrtc_search(api::settings()));
   if (!compiler) return compiler.error();
-  const RecordedCall recorded = recorded_of(request);
+  RecordedCall recorded = recorded_of(request);
+  describe(request, recorded);
   std::vector<std::string> texts;
   for (const Arch arch : request.archs) {
     attention::SpecChoice choice;
@@ -258,6 +260,11 @@ Result<std::vector<std::string>> emit_ptx(const EmitRequest& request) {
     const auto source = kernel::emit_cuda(*spec);
     if (!source) return source.error();
     auto ptx = (*compiler)->ptx(*source, arch);
+    if (ptx && request.for_triton) {
+      const auto image = image_of(request, recorded.call, arch);
+      if (!image) return image.error();
+      ptx = api::write_triton_ptx(*std::move(ptx), *image, recorded.arguments.all());
+    }
     if (!ptx) return ptx.error();
     texts.push_back(*std::move(ptx));
   }

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "flashspan/attention.hpp"
 #include "flashspan/bundle.hpp"
 #include "flashspan/device.hpp"
+#include "flashspan/emit.hpp"
 #include "flashspan/triton.hpp"
 #include "runtime/api/triton_entry.hpp"
 #include "runtime/api/triton_types.hpp"
@@ -326,6 +331,124 @@ TEST(TritonKernels, GiveTheSameBitsAsTritonsOwnLaunches) {
       EXPECT_EQ(got == wanted, true) << file->name << ", " << stem;
     }
   }
+}
+
+/// A kernel of ours that Triton has taken for its own by ir_override.
+class OverriddenKernel : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t heads = 3, length = 100, dim = 64, rows = 64;
+
+  void SetUp() override {
+    EmitRequest request;
+    request.shape = {1, heads, heads, length, length, dim, dim};
+    request.archs = {{80, 0}};
+    request.tile = TileConfig{static_cast<int>(rows), 32, 4, 1};
+    request.cache_dir = "";
+    request.for_triton = true;
+    const auto texts = emit_ptx(request);
+    if (!texts && texts.error().code == ErrorCode::missing_component) GTEST_SKIP() << "no NVRTC";
+    ASSERT_TRUE(texts) << texts.error().message();
+    std::ofstream(folder_.path() / "attention_forward.ptx") << texts->front();
+    EXPECT_THAT(
+        texts->front(),
+        ::testing::StartsWith("// For Triton's ir_override: attention_forward(query, key, value, out, lse, scale) "
+                              "with num_warps=4 and a grid of (6, 1, 1).\n"));
+    const auto status = run_script("override.py", folder_.path());
+    const std::string log = text_of(folder_.path() / "log");
+    if (!status || log.find("No module named 'triton'") != std::string::npos)
+      GTEST_SKIP() << "no Triton in build/python";
+    ASSERT_EQ(*status, 0) << log;
+    const auto read = read_triton_kernel((folder_.path() / "override/attention_forward.json").string());
+    ASSERT_TRUE(read) << read.error().message();
+    kernel_ = *read;
+  }
+
+  PrivateFolder folder_;
+  TritonKernelFile kernel_;
+};
+
+TEST_F(OverriddenKernel, HasTheParametersAndThreadsThatTritonLaunchesItWith) {
+  EXPECT_EQ(kernel_.name, "attention_forward");
+  EXPECT_THAT(types_of(kernel_), ElementsAre("*bf16", "*bf16", "*bf16", "*bf16", "*fp32", "fp32"));
+  const std::string ptx = text_of(folder_.path() / "override/attention_forward.ptx");
+  EXPECT_EQ(ptx, text_of(folder_.path() / "attention_forward.ptx"));
+}
+
+TEST_F(OverriddenKernel, ComputesAttentionOnAGpu) {
+  const auto device = device_from_string("cuda");
+  if (!device) GTEST_SKIP() << device.error().message();
+  const auto kernel = TritonKernel::load(*device, kernel_);
+  if (!kernel) GTEST_SKIP() << kernel.error().message() << " (compiled for sm_80)";
+  const std::int64_t elements = heads * length * dim, bytes = elements * 2, lse_bytes = heads * length * 4;
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(elements));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(0x3e00 + i * 37 % 512);
+  std::vector<Buffer> memory;
+  for (int i = 0; i < 5; ++i) {
+    memory.push_back(Buffer::allocate(*device, i == 4 ? lse_bytes : bytes).value());
+    if (i == 3 || i == 4) continue;  // results
+    ASSERT_TRUE(memory.back().copy_from_host(numbers.data(), bytes));
+  }
+  const auto results = [&] {
+    std::string text(static_cast<std::size_t>(bytes + lse_bytes), '\0');
+    EXPECT_TRUE(memory[3].copy_to_host(text.data(), bytes));
+    EXPECT_TRUE(memory[4].copy_to_host(text.data() + bytes, lse_bytes));
+    return text;
+  };
+  std::vector<TritonArgument> arguments;
+  for (const Buffer& buffer : memory) arguments.emplace_back(static_cast<const void*>(buffer.data()));
+  arguments.emplace_back(0.125);
+  const auto launched = kernel->launch({.x = heads * ((length + rows - 1) / rows)}, arguments);
+  ASSERT_TRUE(launched) << launched.error().message();
+  ASSERT_TRUE(synchronize(*device));
+  const std::string by_triton = results();
+
+  auto attention = Attention::open(*device);
+  ASSERT_TRUE(attention) << attention.error().message();
+  const auto view = [&](int place) {
+    return TensorView::contiguous(memory[place].data(), DType::bf16, {1, heads, length, dim}, *device);
+  };
+  ForwardCall call;
+  call.query = view(0);
+  call.key = view(1);
+  call.value = view(2);
+  call.out = view(3);
+  call.lse = TensorView::contiguous(memory[4].data(), DType::f32, {1, heads, length}, *device);
+  call.scale = 0.125F;
+  const Buffer workspace = Buffer::allocate(*device, attention->workspace_bytes(call).value()).value();
+  call.workspace = workspace.data();
+  call.workspace_bytes = attention->workspace_bytes(call).value();
+  ASSERT_TRUE(attention->forward(call));
+  ASSERT_TRUE(synchronize(*device));
+  const std::string by_us = results();
+  const auto number = [](const std::string& text, std::int64_t place) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, text.data() + place * 2, sizeof(half));
+    return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+  };
+  // Another tile, and on sm_90 another family: the sums are in another order.
+  for (std::int64_t i = 0; i < elements; ++i) ASSERT_NEAR(number(by_triton, i), number(by_us, i), 2e-2) << i;
+}
+
+TEST(KernelsForTriton, AreThoseThatOneLaunchOfTritonsCanRun) {
+  const auto refusal = [](const Mask* mask, Arch arch, std::optional<TileConfig> tile) {
+    EmitRequest request;
+    request.mask = mask;
+    request.shape = {1, 2, 2, 256, 256, 64, 64};
+    request.archs = {arch};
+    request.tile = tile;
+    request.cache_dir = "";
+    request.for_triton = true;
+    const auto texts = emit_ptx(request);
+    return texts ? Error{} : texts.error();
+  };
+  const Mask causal = Mask::causal();
+  const Error several = refusal(&causal, {80, 0}, std::nullopt);
+  if (several.code == ErrorCode::missing_component) GTEST_SKIP() << "no NVRTC";
+  EXPECT_EQ(several.argument, "mask");
+  EXPECT_EQ(refusal(nullptr, {90, 'a'}, std::nullopt).argument, "arch");
+  const Error large = refusal(nullptr, {80, 0}, TileConfig{128, 64, 8, 2});
+  EXPECT_EQ(large.argument, "tile");
+  EXPECT_EQ(large.code, ErrorCode::unsupported);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct CompileOptions {
   ShapeOptions shape;
   std::string spec, arch, dtype = "bf16", direction = "both", source_dir, ptx_dir, c_dir, name = "attention", tile;
   std::optional<std::string> cache_dir;
-  bool unaligned = false, few_rows = false, deterministic = false, json = false;
+  bool unaligned = false, few_rows = false, deterministic = false, for_triton = false, json = false;
   std::vector<std::string> score_gradients;
   int threads = 0;
 };
@@ -95,6 +95,7 @@ Result<void> write_programs(const CompileOptions& options, const CompileRequest&
   emit.tile = request.tile;
   emit.archs = request.archs;
   emit.cache_dir = request.cache_dir;
+  emit.for_triton = options.for_triton;
   for (const Direction direction : request.directions) {
     emit.direction = direction;
     emit.name = options.name + "_" + to_string(direction);
@@ -209,7 +210,9 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   command->add_flag("--unaligned", options->unaligned, "For tensors whose rows are not 16-byte aligned");
   command->add_option("--tile", options->tile, "Instead of the default: BLOCK_MxBLOCK_N,WARPS,STAGES")
       ->type_name("TILE");
-  command->add_option("--emit-ptx", options->ptx_dir, "Also write the PTX there")->type_name("DIR");
+  CLI::Option* const ptx =
+      command->add_option("--emit-ptx", options->ptx_dir, "Also write the PTX there")->type_name("DIR");
+  command->add_flag("--for-triton", options->for_triton, "Write it as Triton's ir_override takes it")->needs(ptx);
   command
       ->add_option("--emit-c", options->c_dir,
                    "Also write NAME_forward.c, NAME_backward.c and their headers there: programs for the sizes given, "
