@@ -93,12 +93,18 @@ struct Arguments<BackwardCall> {
 /// Gradients of looked-up tensors, by their names in the score's text.
 using NamedTensors = std::vector<std::pair<std::string, TensorTuple>>;
 
-/// What a call computes, but for its tensors.
+/// (block_m, block_n, num_warps, num_stages).
+using Tile = std::array<int, 4>;
+
+TileConfig tile_of(const Tile& tile) { return {tile[0], tile[1], tile[2], tile[3]}; }
+
+/// What a call computes, but for its tensors, and with which tile.
 struct Programs {
   std::optional<Mask> mask;
   std::optional<Score> score;
   std::optional<float> scale;
   bool deterministic = false;
+  std::optional<Tile> tile;
 };
 
 /// A call whose tensors were described once. The addresses of the description are not used: run() brings those.
@@ -117,6 +123,7 @@ class DescribedCall {
     described_.mask = programs_.mask ? &*programs_.mask : nullptr;
     described_.score = programs_.score ? &*programs_.score : nullptr;
     described_.scale = programs_.scale;
+    if (programs_.tile) described_.tile = tile_of(*programs_.tile);
     if constexpr (backward) {
       described_.deterministic = programs_.deterministic;
       for (const auto& [name, tensor] : score_gradients) {
@@ -176,18 +183,13 @@ class DescribedCall {
   std::int64_t workspace_bytes_ = 0;
 };
 
-/// (block_m, block_n, num_warps, num_stages).
-using Tile = std::array<int, 4>;
-
 /// What Attention::tune() found, as JSON. `progress(done, all, candidate as JSON)`.
 template <typename Call>
 std::string tune(DescribedCall<Call>& described, const typename DescribedCall<Call>::Addresses& addresses,
                  Address stream, const std::vector<Address>& score_gradients, const std::vector<Tile>& tiles,
                  int most_candidates, double time_limit_seconds, bool remember, const nanobind::object& progress) {
   TuneOptions options;
-  for (const auto& [block_m, block_n, num_warps, num_stages] : tiles) {
-    options.tiles.push_back({block_m, block_n, num_warps, num_stages});
-  }
+  for (const Tile& tile : tiles) options.tiles.push_back(tile_of(tile));
   options.most_candidates = most_candidates;
   options.time_limit_seconds = time_limit_seconds;
   options.remember = remember;
@@ -221,12 +223,12 @@ void bind_call(nanobind::module_& module, const char* name) {
       "__init__",
       [](Described* made, Attention attention, std::optional<Mask> mask, std::optional<Score> score,
          std::optional<float> scale, bool deterministic, const typename Described::Tensors& tensors,
-         const NamedTensors& score_gradients) {
-        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic}, tensors,
-                             score_gradients);
+         const NamedTensors& score_gradients, std::optional<Tile> tile) {
+        new (made) Described(std::move(attention), {std::move(mask), std::move(score), scale, deterministic, tile},
+                             tensors, score_gradients);
       },
       arg("attention"), arg("mask").none(), arg("score").none(), arg("scale").none(), arg("deterministic"),
-      arg("tensors"), arg("score_gradients") = NamedTensors{});
+      arg("tensors"), arg("score_gradients") = NamedTensors{}, arg("tile").none() = nanobind::none());
   described.def_prop_ro("workspace_bytes", &Described::workspace_bytes);
   described.def("run", &Described::run, arg("addresses"), arg("workspace"), arg("stream"),
                 arg("score_gradients") = std::vector<Address>{}, arg("plan").none() = nanobind::none());

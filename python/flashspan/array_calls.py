@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import calls
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def attention(query: numpy.ndarray, key: numpy.ndarray, value: numpy.ndarray, mask: Mask | None, score: Score | None,
-              scale: float | None, layout: str, sink: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
+              scale: float | None, layout: str, sink: Any, tile: Sequence[int] = ()) -> tuple[numpy.ndarray, numpy.ndarray]:
     """(out, lse): see `flashspan.attention`."""
     import numpy as np
 
@@ -37,7 +38,7 @@ def attention(query: numpy.ndarray, key: numpy.ndarray, value: numpy.ndarray, ma
     described = [[description(tensor, "mask or score tensor") for tensor in part] for part in kept]
     programs = calls.programs(mask.description if mask else "", described[0], score.description if score else "",
                               described[1], sizes)
-    call = calls.forward(-1, *programs, scale, *tensors, None if sink is None else description(sink, "sink"),
+    call = calls.forward(-1, *programs, scale, tile, *tensors, None if sink is None else description(sink, "sink"),
                          description(out, "out", bshd), description(lse, "lse"))
     workspace = np.empty(call.workspace_bytes, np.uint8)
     addresses = tuple(0 if array is None else address_of(array) for array in (query, key, value, sink, out, lse))

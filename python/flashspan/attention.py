@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 from . import array_calls, calls
+from .config import tile_of
 from .errors import BadArgumentError
 from .mask import Mask, as_mask
 from .score import Score, as_score
@@ -20,18 +21,19 @@ ScoreLike = Score | str | Callable[..., Any]
 @overload
 def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
               scale: float | None = None, layout: str = "bshd", return_lse: Literal[False] = False,
-              deterministic: bool = False, sink: Any = None) -> Array: ...
+              deterministic: bool = False, sink: Any = None, config: Any = None,
+              backward_config: Any = None) -> Array: ...
 
 
 @overload
 def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
               scale: float | None = None, layout: str = "bshd", *, return_lse: Literal[True], deterministic: bool = False,
-              sink: Any = None) -> tuple[Array, Array]: ...
+              sink: Any = None, config: Any = None, backward_config: Any = None) -> tuple[Array, Array]: ...
 
 
 def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, score: ScoreLike | None = None,
               scale: float | None = None, layout: str = "bshd", return_lse: bool = False, deterministic: bool = False,
-              sink: Any = None) -> Any:
+              sink: Any = None, config: Any = None, backward_config: Any = None) -> Any:
     """Attention under a mask: ``softmax over visible keys of score(scale * query . key)``, applied to `value`.
 
     Args:
@@ -48,6 +50,9 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
         deterministic: the gradients have the same bits every time (the forward always has). Also on if
             ``torch.use_deterministic_algorithms`` is.
         sink: [Hq]: for each head one more logit in the softmax of every row, whose value is zero.
+        config: the sizes of the forward's kernel, in place of what the library chooses: a `Config`, a ``triton.Config``, or what
+            makes a `Config`. One that the kernel cannot have is a BadArgumentError that lists those it can.
+        backward_config: the same of the backward's kernel, which has other sizes.
 
     Returns:
         out [.., Dv] in the order and dtype of `query`, or (out, lse). Torch tensors take part in autograd (query, key, value,
@@ -62,23 +67,27 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
         NoDeviceError, MissingComponentError, CompileError: see `flashspan.doctor`.
     """
     calls.check_layout(layout)
-    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, return_lse)
+    out, lse = _attention(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, return_lse,
+                          tile_of(config), tile_of(backward_config))
     return (out, lse) if return_lse else out
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Mask | None, score: Score | None, scale: float | None, layout: str,
-               deterministic: bool, sink: Any, return_lse: bool) -> tuple[Any, Any]:
+               deterministic: bool, sink: Any, return_lse: bool, tile: tuple[int, ...],
+               backward_tile: tuple[int, ...]) -> tuple[Any, Any]:
     """(out, lse), by the kind of `query`. Without `return_lse`, lse may be None."""
     if is_torch(query):
         from . import torch_ops
 
-        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink, return_lse)
+        return torch_ops.attention(query, key, value, mask, score, scale, layout, deterministic, sink, return_lse,
+                                   tile, backward_tile)
     if is_numpy(query):
-        return array_calls.attention(query, key, value, mask, score, scale, layout, sink)
+        return array_calls.attention(query, key, value, mask, score, scale, layout, sink, tile)
     if not hasattr(query, "__dlpack__"):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor, a NumPy array or another with __dlpack__")
     out, lse = _attention(from_dlpack(query, "query"), from_dlpack(key, "key"), from_dlpack(value, "value"), mask, score,
-                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"), return_lse)
+                          scale, layout, deterministic, None if sink is None else from_dlpack(sink, "sink"), return_lse,
+                          tile, backward_tile)
     namespace = query.__array_namespace__() if hasattr(query, "__array_namespace__") else None
     take = getattr(namespace, "from_dlpack", lambda tensor: tensor)
     return take(out), lse if lse is None else take(lse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -80,18 +80,20 @@ def programs(mask: str, mask_tensors: list[tuple], score: str, score_tensors: li
             bound(_core.Score, score, score_tensors, sizes) if score else None)
 
 
-def forward(device: int, mask: Any, score: Any, scale: float | None, *tensors: tuple | None) -> Any:
-    """`tensors`: descriptions of query, key, value, sink or None, out, lse. Its ``run`` takes their addresses in that order,
-    0 for None, and the addresses of the workspace and of the stream."""
-    return _core.Forward(attention_on(device), mask, score, scale, False, tensors)
+def forward(device: int, mask: Any, score: Any, scale: float | None, tile: Sequence[int] | None,
+            *tensors: tuple | None) -> Any:
+    """`tile`: `Config.tile`; empty or None: the library chooses. `tensors`: descriptions of query, key, value, sink or None, out,
+    lse. Its ``run`` takes their addresses in that order, 0 for None, and the addresses of the workspace and of the stream."""
+    return _core.Forward(attention_on(device), mask, score, scale, False, tensors, tile=tile or None)
 
 
-def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, score_gradients: list,
-             *tensors: tuple | None) -> Any:
-    """`tensors`: descriptions of query, key, value, sink or None, out, lse, the gradients of out and of lse or None, and
-    the results: the gradients of query, key, value and of sink or None. `score_gradients`: (name in the score, description
-    of the gradient) of looked-up tensors. Its ``run`` is as that of `forward`, with the addresses of those at the end."""
-    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients)
+def backward(device: int, mask: Any, score: Any, scale: float | None, deterministic: bool, tile: Sequence[int] | None,
+             score_gradients: list, *tensors: tuple | None) -> Any:
+    """`tile`: as of `forward`. `tensors`: descriptions of query, key, value, sink or None, out, lse, the gradients of out and of
+    lse or None, and the results: the gradients of query, key, value and of sink or None. `score_gradients`: (name in the score,
+    description of the gradient) of looked-up tensors. Its ``run`` is as that of `forward`, with the addresses of those at the
+    end."""
+    return _core.Backward(attention_on(device), mask, score, scale, deterministic, tensors, score_gradients, tile or None)
 
 
 def compile_together(device: int, kind: tuple, call: Any, also: Callable[[], Any]) -> None:

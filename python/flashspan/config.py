@@ -94,6 +94,11 @@ def as_config(config: Any) -> Config:
     return config if isinstance(config, Config) else Config(config)
 
 
+def tile_of(config: Any) -> tuple[int, ...]:
+    """`Config.tile` of a config or of what makes one; nothing for None."""
+    return () if config is None else as_config(config).tile
+
+
 def read_triton_autotune(path: str | os.PathLike) -> list[tuple[Config, float]]:
     """The configs of a ``*.autotune.json`` that Triton's autotuner wrote (``TRITON_CACHE_AUTOTUNING=1``, or
     ``cache_results=True``), with their median milliseconds, fastest first. Those that failed (inf) are left out, and so are

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import calls
 from .backends import attention_on, freeze_all
+from .config import tile_of
 from .errors import BadArgumentError
 from .mask import as_mask
 from .score import as_score
@@ -60,7 +61,7 @@ def freeze(on_miss: str = "refuse") -> None:
 
 def _described(query: Any, key: Any, value: Any, mask: Any = None, score: Any = None, scale: float | None = None,
                layout: str = "bshd", deterministic: bool = False, sink: Any = None, backward: bool = True,
-               return_lse: bool = False) -> list:
+               return_lse: bool = False, config: Any = None, backward_config: Any = None) -> list:
     del return_lse  # makes no difference to kernels
     calls.check_layout(layout)
     if not is_torch(query):
@@ -68,4 +69,4 @@ def _described(query: Any, key: Any, value: Any, mask: Any = None, score: Any = 
     from . import torch_ops
 
     return torch_ops.described(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink,
-                               backward)
+                               backward, tile_of(config), tile_of(backward_config))

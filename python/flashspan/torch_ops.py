@@ -6,7 +6,7 @@ every tensor that is read: in graphs of torch.compile, in CUDA graphs and in aut
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,20 +25,22 @@ _PROGRAMS = "str mask, Tensor[] mask_tensors, str score, Tensor[] score_tensors"
 
 torch.library.define(
     "flashspan::attention",
-    f"(Tensor query, Tensor key, Tensor value, Tensor? sink, {_PROGRAMS}, float? scale, str layout, bool deterministic)"
-    " -> (Tensor, Tensor)", tags=_TAGS)
+    f"(Tensor query, Tensor key, Tensor value, Tensor? sink, {_PROGRAMS}, float? scale, str layout, bool deterministic,"
+    " int[]? tile, int[]? backward_tile) -> (Tensor, Tensor)", tags=_TAGS)
 torch.library.define(
     "flashspan::attention_backward",
     "(Tensor out_gradient, Tensor? lse_gradient, Tensor query, Tensor key, Tensor value, Tensor? sink, Tensor out,"
-    f" Tensor lse, {_PROGRAMS}, bool[] score_gradients, float? scale, str layout, bool deterministic)"
+    f" Tensor lse, {_PROGRAMS}, bool[] score_gradients, float? scale, str layout, bool deterministic, int[]? tile)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor[])", tags=_TAGS)
 
 
 def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
               scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None,
-              return_lse: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(out, lse): see `flashspan.attention`. Without `return_lse`, lse may be None."""
-    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+              return_lse: bool, tile: Sequence[int] = (),
+              backward_tile: Sequence[int] = ()) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(out, lse): see `flashspan.attention`. Without `return_lse`, lse may be None. Tiles are those of `Config.tile`; without
+    any, the library chooses."""
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
     if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
         return torch.ops.flashspan.attention.default(*inputs)
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
@@ -49,42 +51,45 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
-              scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool) -> list:
+              scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None, backward: bool,
+              tile: Sequence[int] = (), backward_tile: Sequence[int] = ()) -> list:
     """The described calls of `attention`, and with `backward` of its backward. See `flashspan.prepare`."""
-    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
     query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in inputs[:3])
     out, lse = _out_like(query, value), _lse_like(query, layout)
-    prepared = [_forward_call(query, key, value, inputs[3], out, lse, *inputs[4:10])]
+    prepared = [_forward_call(query, key, value, inputs[3], out, lse, *_of_forward(inputs))]
     if backward:
         prepared.append(_expected_backward_call(query, key, value, inputs[3], out, lse, *inputs[4:]))
     return prepared
 
 
 def _expected_backward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout,
-                            deterministic) -> Any:
+                            deterministic, tile, backward_tile) -> Any:
     """The described backward of a forward call whose gradient of out will look as out does."""
     wanted = [tensor.requires_grad for tensor in score_tensors]
     results = _gradients_like(query, key, value, sink, score_tensors, wanted)
     return _backward_call(out, None, query, key, value, sink, out, lse, results, mask, mask_tensors, score, score_tensors,
-                          wanted, scale, layout, deterministic)
+                          wanted, scale, layout, deterministic, backward_tile)
 
 
 def placed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
            scale: float | None, layout: str, deterministic: bool, sink: torch.Tensor | None,
-           backward: bool) -> Iterator[tuple[str, Any, tuple]]:
+           backward: bool, tile: Sequence[int] = (),
+           backward_tile: Sequence[int] = ()) -> Iterator[tuple[str, Any, tuple]]:
     """(direction, described call, (addresses, stream, addresses of score gradients)) of `attention`, and with `backward` of its
     backward, which reads what the forward has written by then. The tensors live as long as the iterator."""
-    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink)
+    inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
     query, key, value, sink = inputs[:4]
     query, key, value = (_with_contiguous_rows(tensor.detach()) for tensor in (query, key, value))
     _check_ranks(query, key, value, layout)
     out, lse = _out_like(query, value), _lse_like(query, layout)
     stream = _stream(query)
     given = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr())
-    yield "forward", _forward_call(query, key, value, sink, out, lse, *inputs[4:10]), (given, stream, [])
+    yield "forward", _forward_call(query, key, value, sink, out, lse, *_of_forward(inputs)), (given, stream, [])
     if not backward:
         return
-    mask_text, mask_tensors, score_text, score_tensors, *options = inputs[4:]
+    mask_text, mask_tensors, score_text, score_tensors, *options, _, backward_tile = inputs[4:]
+    options.append(backward_tile)
     wanted = [tensor.requires_grad for tensor in score_tensors]
     results = _gradients_like(query, key, value, sink, score_tensors, wanted)
     out_gradient = torch.ones_like(out)
@@ -94,7 +99,7 @@ def placed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Ma
     yield "backward", call, (addresses, stream, [result.data_ptr() for result in results[4]])
 
 
-def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) -> tuple:
+def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile=(), backward_tile=()) -> tuple:
     """The operator's arguments."""
     for name, tensor in (("key", key), ("value", value)):
         if not is_torch(tensor):
@@ -107,7 +112,12 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink) 
     if sink is not None and sink.dtype != torch.float32:
         sink = sink.float()
     return (query, key, value, sink, mask_text, mask_tensors, score_text, score_tensors, scale, layout,
-            deterministic or torch.are_deterministic_algorithms_enabled())
+            deterministic or torch.are_deterministic_algorithms_enabled(), list(tile) or None, list(backward_tile) or None)
+
+
+def _of_forward(inputs: tuple) -> tuple:
+    """Of the operator's arguments, those behind the tensors that a forward takes."""
+    return *inputs[4:10], inputs[11]
 
 
 def _requires_grad(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sink: torch.Tensor | None,
@@ -230,15 +240,16 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
             raise BadArgumentError(name, f"rank {tensor.dim()}", f"rank 4, in the order {layout}")
 
 
-def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, *,
-             with_lse=True, differentiable=False, mask_values=None):
+def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, tile,
+             backward_tile, *, with_lse=True, differentiable=False, mask_values=None):
     """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or with tiles that are planned
     once for `mask_values` (where torch does not watch the memory that a call keeps)."""
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
     inputs = query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout
-    call = _forward_call(*inputs, also=(lambda: _expected_backward_call(*inputs, deterministic)) if differentiable else None)
+    also = (lambda: _expected_backward_call(*inputs, deterministic, tile, backward_tile)) if differentiable else None
+    call = _forward_call(*inputs, tile, also)
     stream = _stream(query)
     workspace, plan = _workspace_and_plan(call, query, stream, mask_values)
     call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
@@ -246,23 +257,29 @@ def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, 
     return out, lse
 
 
-def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout, also=None):
+def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors, scale, layout, tile,
+                  also=None):
     """The described call; out and lse follow from the others. When it is described for the first time, `also` gives
     another, whose kernel is compiled at the same time."""
     def describe() -> Any:
         bshd = layout == "bshd"
         tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
         programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
-        call = calls.forward(cuda_device(query), *programs, scale, *tensors, _optional(sink, "sink"),
+        call = calls.forward(cuda_device(query), *programs, scale, tile, *tensors, _optional(sink, "sink"),
                              description(out, "out", bshd), _optional(lse, "lse"))
         if also is not None and not _is_capturing(query):
-            kind = mask, score, query.dtype, query.shape[-1], value.shape[-1]
+            kind = mask, score, query.dtype, query.shape[-1], value.shape[-1], _in_key(tile)
             calls.compile_together(cuda_device(query), kind, call, also)
         return call
 
     return calls.remembered(
-        ("forward", mask, score, scale, layout, lse is None, *_look(query, key, value, sink), *_identity(mask_tensors),
-         *_identity(score_tensors)), describe)
+        ("forward", mask, score, scale, layout, _in_key(tile), lse is None, *_look(query, key, value, sink),
+         *_identity(mask_tensors), *_identity(score_tensors)), describe)
+
+
+def _in_key(tile: Sequence[int] | None) -> tuple[int, ...]:
+    """As hashes want it: operators get lists, or None."""
+    return tuple(tile) if tile else ()
 
 
 def _is_capturing(query: torch.Tensor) -> bool:
@@ -271,7 +288,7 @@ def _is_capturing(query: torch.Tensor) -> bool:
 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-              score_gradients, scale, layout, deterministic, *, mask_values=None):
+              score_gradients, scale, layout, deterministic, tile, *, mask_values=None):
     """The operator; and besides, as `_forward`, with tiles that are planned once for `mask_values`."""
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, out_gradient, lse = _with_contiguous_rows(out), _with_contiguous_rows(out_gradient), _with_contiguous_rows(lse)
@@ -279,7 +296,7 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
         lse_gradient = lse_gradient.contiguous()
     results = _gradients_like(query, key, value, sink, score_tensors, score_gradients)
     call = _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
-                          score_tensors, score_gradients, scale, layout, deterministic)
+                          score_tensors, score_gradients, scale, layout, deterministic, tile)
     addresses = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
                  out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4]))
     stream = _stream(query)
@@ -289,7 +306,7 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
 
 
 def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
-                   score_tensors, score_gradients, scale, layout, deterministic):
+                   score_tensors, score_gradients, scale, layout, deterministic, tile):
     """The described call; `results` follow from the others."""
     def describe() -> Any:
         bshd = layout == "bshd"
@@ -297,7 +314,7 @@ def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse
         programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
         wanted = [name for name, is_wanted in zip(calls.names_in(score), score_gradients) if is_wanted]
         return calls.backward(
-            cuda_device(query), *programs, scale, deterministic,
+            cuda_device(query), *programs, scale, deterministic, tile,
             [(name, description(result, name)) for name, result in zip(wanted, results[4])], *tensors,
             _optional(sink, "sink"), description(out, "out", bshd), description(lse, "lse"),
             description(out_gradient, "out_gradient", bshd), _optional(lse_gradient, "lse_gradient"),
@@ -305,7 +322,7 @@ def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse
             None if sink is None else description(results[3], "sink_gradient"))
 
     return calls.remembered(
-        ("backward", deterministic, tuple(score_gradients), mask, score, scale, layout,
+        ("backward", deterministic, _in_key(tile), tuple(score_gradients), mask, score, scale, layout,
          *_look(query, key, value, sink, out, lse, out_gradient, lse_gradient), *_identity(mask_tensors),
          *_identity(score_tensors)), describe)
 
@@ -334,14 +351,15 @@ for _device in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("flashspan::attention")
-def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic):
+def _fake_forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, tile,
+                  backward_tile):
     _check_ranks(query, key, value, layout)
     return _out_like(query, value), _lse_like(query, layout)
 
 
 @torch.library.register_fake("flashspan::attention_backward")
 def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score,
-                   score_tensors, score_gradients, scale, layout, deterministic):
+                   score_tensors, score_gradients, scale, layout, deterministic, tile):
     return _gradients_like(query, key, value, sink, score_tensors, score_gradients)
 
 
@@ -349,12 +367,12 @@ def _fake_backward(out_gradient, lse_gradient, query, key, value, sink, out, lse
 
 
 def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
-    query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic = inputs
+    query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, _, tile = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(query, key, value, sink, *output, *mask_tensors, *score_tensors)
     ctx.masks = len(mask_tensors)
     ctx.score_gradients = [tensor.requires_grad for tensor in score_tensors]
-    ctx.options = mask, score, scale, layout, deterministic
+    ctx.options = mask, score, scale, layout, deterministic, tile  # of the backward
 
 
 def _differentiate(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.Tensor | None) -> tuple:
@@ -365,19 +383,19 @@ def _gradients(ctx: Any, out_gradient: torch.Tensor | None, lse_gradient: torch.
                **options: Any) -> tuple:
     """Of the operator's arguments, by `backward`: the operator, or what it runs, with its `options`."""
     query, key, value, sink, out, lse, *looked_up = ctx.saved_tensors
-    mask, score, scale, layout, deterministic = ctx.options
+    mask, score, scale, layout, deterministic, tile = ctx.options
     mask_tensors, score_tensors = looked_up[:ctx.masks], looked_up[ctx.masks:]
     if out_gradient is None:
         out_gradient = torch.zeros_like(out)
     query_gradient, key_gradient, value_gradient, sink_gradient, score_gradients = backward(
         out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-        ctx.score_gradients, scale, layout, deterministic, **options)
+        ctx.score_gradients, scale, layout, deterministic, tile, **options)
     of_tensors = iter(score_gradients)
     of_score = [next(of_tensors).to(tensor.dtype) if wanted else None
                 for tensor, wanted in zip(score_tensors, ctx.score_gradients)]
     return (query_gradient, key_gradient, value_gradient, None if sink is None else sink_gradient,
             None, [None] * len(mask_tensors),
-            None, of_score, None, None, None)
+            None, of_score, None, None, None, None, None)
 
 
 class _AtOnce(torch.autograd.Function):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import calls
-from .config import Config, as_config
+from .config import Config, as_config, tile_of
 from .errors import BadArgumentError
 from .mask import as_mask
 from .score import as_score
@@ -145,11 +145,12 @@ def _key_value(name: str, arguments: Mapping[str, Any]) -> Any:
 
 def _described(query: Any, key: Any, value: Any, mask: Any = None, score: Any = None, scale: float | None = None,
                layout: str = "bshd", deterministic: bool = False, sink: Any = None, backward: bool = True,
-               return_lse: bool = False) -> Iterator[tuple[str, Any, tuple]]:
+               return_lse: bool = False, config: Any = None, backward_config: Any = None) -> Iterator[tuple[str, Any, tuple]]:
     del return_lse  # makes no difference to kernels
     calls.check_layout(layout)
     if not is_torch(query):
         raise BadArgumentError("query", type(query).__name__, "a torch tensor")
     from . import torch_ops
 
-    return torch_ops.placed(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, backward)
+    return torch_ops.placed(query, key, value, as_mask(mask), as_score(score), scale, layout, deterministic, sink, backward,
+                            tile_of(config), tile_of(backward_config))

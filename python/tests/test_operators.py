@@ -46,14 +46,15 @@ def test_torch_finds_the_operator_in_order_for_every_form_of_mask(device, form):
 
 
 def test_torch_finds_the_backward_operator_in_order(device):
-    query, key, value, sink, *programs, scale, layout, deterministic = (
+    query, key, value, sink, *programs, scale, layout, deterministic, tile, backward_tile = (
         argument.detach() if isinstance(argument, torch.Tensor) else argument for argument in inputs_of(device))
     programs[3] = [tensor.detach() for tensor in programs[3]]
-    out, lse = torch.ops.flashspan.attention(query, key, value, sink, *programs, scale, layout, deterministic)
+    out, lse = torch.ops.flashspan.attention(query, key, value, sink, *programs, scale, layout, deterministic, tile,
+                                             backward_tile)
     torch.library.opcheck(
         torch.ops.flashspan.attention_backward.default,
         (torch.randn_like(out), torch.randn_like(lse), query, key, value, sink, out, lse, *programs, [True], scale,
-         layout, deterministic),
+         layout, deterministic, backward_tile),
         atol=2e-3, rtol=2e-3)
 
 

@@ -50,6 +50,52 @@ def test_what_is_no_config_of_ours_is_refused_by_name(arguments, options, error,
     assert raised.value.argument == argument
 
 
+def _tiles(**options):
+    """Of the kernels of both directions."""
+    return [record["spec"].split()[4] for record in flashspan.prepare([_call(**options)])]
+
+
+def test_a_call_takes_the_configs_that_it_is_given():
+    forward, backward = (Config({"BLOCK_M": rows, "BLOCK_N": 32}, num_warps=1, num_stages=1) for rows in (128, 32))
+    chosen = _tiles()
+    assert "128x32" not in chosen
+    assert _tiles(config=forward) == ["128x32", chosen[1]]
+    assert _tiles(backward_config=backward) == [chosen[0], "32x32"]
+    assert _tiles(config=forward.to_triton(), backward_config=backward.to_triton()) == ["128x32", "32x32"]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_config_changes_no_result(compiled):
+    forward, backward = (Config({"BLOCK_M": rows, "BLOCK_N": 32}, num_warps=1, num_stages=1) for rows in (128, 32))
+
+    def gradients(**options):
+        call = _call()
+        for name in ("query", "key", "value"):
+            call[name].requires_grad_()
+        attention = torch.compile(flashspan.attention, fullgraph=True, backend="eager") if compiled else flashspan.attention
+        out = attention(**call, **options)
+        out.sum().backward()
+        return out, *(call[name].grad for name in ("query", "key", "value"))
+
+    for ours, standard in zip(gradients(config=forward, backward_config=backward), gradients()):
+        torch.testing.assert_close(ours, standard, rtol=1e-5, atol=1e-5)
+
+
+def test_numpy_arrays_take_a_config_too():
+    call = {name: value.numpy() if torch.is_tensor(value) else value for name, value in _call().items()}
+    config = Config({"BLOCK_M": 32, "BLOCK_N": 128}, num_warps=1, num_stages=1)
+    out, standard = flashspan.attention(**call, config=config), flashspan.attention(**call)
+    torch.testing.assert_close(torch.from_numpy(out), torch.from_numpy(standard), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("argument", ["config", "backward_config"])
+def test_a_config_that_a_kernel_cannot_have_is_refused_with_those_it_can(argument):
+    call = _call()
+    call["query"].requires_grad_()
+    with pytest.raises(BadArgumentError, match="tile: got 48x32.*32x64"):
+        flashspan.attention(**call, **{argument: Config({"BLOCK_M": 48, "BLOCK_N": 32}, 1, 1)}).sum().backward()
+
+
 def test_result_files_of_triton_are_read_fastest_first(tmp_path):
     configs = [triton.Config({"BLOCK_M": rows, "BLOCK_N": 64}, num_warps=4, num_stages=stages)
                for rows, stages in ((64, 1), (128, 2), (32, 1))] + [triton.Config({"BLOCK_K": 8})]
