@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -239,7 +240,11 @@ Attention& AttentionTest::attention() const {
   if (found != opened.end()) return found->second;
   AttentionOptions options;
   options.log = [](LogLevel, std::string_view) {};
-  options.cache_dir = "";
+  // Kernels that an earlier test has compiled, of this build or of another: LLVM is most of the suite's work. What our
+  // code emits is part of a kernel's key.
+  const char* const kernels = std::getenv("FLASHSPAN_TESTS_CACHE_DIR");
+  options.cache_dir = kernels != nullptr ? kernels : "";
+  options.tuning_file = "";
   return opened.emplace(device_.kind, expect_value(Attention::open(device_, options))).first->second;
 }
 

@@ -5,6 +5,7 @@ if(FLASHSPAN_BUILD_TOOLS)
   find_package(ZLIB REQUIRED)
   flashspan_add_tests(cli LINK flashspan_tool_parts flashmask_family_masks flashspan_oracle
                                nlohmann_json::nlohmann_json PNG::PNG ZLIB::ZLIB)
+  flashspan_precompile_headers(test_cli <nlohmann/json.hpp>)
   target_compile_definitions(test_cli PRIVATE
     FLASHSPAN_COMMAND="$<TARGET_FILE:flashspan_command>"
     FLASHSPAN_FIRST_ATTENTION="$<TARGET_FILE:first_attention>"

@@ -5,6 +5,7 @@ file(GLOB cuda_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cuda/*_test.
 add_executable(test_cuda ${cuda_tests})
 target_link_libraries(test_cuda PRIVATE flashspan_options ${cuda_test_objects} GTest::gtest_main GTest::gmock
                                         ${CMAKE_DL_LIBS})
+flashspan_precompile_headers(test_cuda <gmock/gmock.h> <gtest/gtest.h>)
 gtest_discover_tests(test_cuda TEST_PREFIX "cuda." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS cuda)
 
 add_library(recording_libcuda MODULE cuda/recording_libcuda.cpp)

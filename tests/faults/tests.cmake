@@ -11,4 +11,4 @@ add_test(NAME faults.NoKernelIsWrongOrLostWhateverIsKilledOrBroken
          COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/faults/run.py" "--build=${PROJECT_BINARY_DIR}"
                  --processes=3 --kernels=2 --kills=3)
 set_tests_properties(faults.NoKernelIsWrongOrLostWhateverIsKilledOrBroken
-                     PROPERTIES LABELS faults SKIP_RETURN_CODE 77 TIMEOUT 600)
+                     PROPERTIES LABELS faults SKIP_RETURN_CODE 77 TIMEOUT 600 COST 50)
