@@ -77,16 +77,6 @@ class Matrix {
     }
   }
 
-  /// With a score, the lowering that is chosen alone: the others are added at one head dim.
-  void add_usual_lowerings(const SpecRequest& request, HeadDims head_dims, const NamedMask& mask,
-                           const ProgramText* score) {
-    if (score == nullptr) {
-      add_all_lowerings(request, head_dims, mask);
-    } else {
-      add(request, head_dims, mask, score);
-    }
-  }
-
   [[nodiscard]] int refused() const { return refused_; }
   [[nodiscard]] std::vector<MatrixEntry> take() { return std::move(entries_); }
 
@@ -98,27 +88,30 @@ class Matrix {
 
 constexpr std::array<const ProgramText*, 2> scores{nullptr, &softcap_and_alibi};
 
-/// Forward kernels of sm_90a. The types differ by the name of two instructions: f16 in the lowerings that are chosen.
+/// Forward kernels of sm_90a: head dims, masks with their lowerings, and scores, each along its own axis and each at
+/// every tile. The types differ by the name of two instructions: f16 at one head dim.
 void add_hopper(Matrix& matrix) {
   const SpecRequest bf16{.arch = {90, 'a'}, .dtype = DType::bf16};
   const SpecRequest f16{.arch = {90, 'a'}, .dtype = DType::f16};
-  for (const ProgramText* score : scores) {
-    for (const HeadDims head_dims : all_head_dims) matrix.add(bf16, head_dims, causal_mask, score);
-    for (const HeadDims head_dims : usual_head_dims) {
-      for (const NamedMask& mask : masks) {
-        matrix.add_usual_lowerings(bf16, head_dims, mask, score);
-        matrix.add(f16, head_dims, mask, score);
-      }
+  for (const HeadDims head_dims : all_head_dims) matrix.add(bf16, head_dims, causal_mask);
+  for (const HeadDims head_dims : usual_head_dims) {
+    for (const ProgramText* score : scores) {
+      for (const NamedMask& mask : masks) matrix.add(bf16, head_dims, mask, score);
     }
   }
-  for (const NamedMask& mask : masks) matrix.add_all_lowerings(bf16, one_head_dim, mask, &softcap_and_alibi);
+  for (const ProgramText* score : scores) {
+    for (const NamedMask& mask : masks) {
+      matrix.add_all_lowerings(bf16, one_head_dim, mask, score);
+      matrix.add(f16, one_head_dim, mask, score);
+    }
+  }
 }
 
 /// Those that cut rows into portions: what the type of the elements and a score change is the same as above.
 void add_hopper_portions(Matrix& matrix) {
   const SpecRequest request{.arch = {90, 'a'}, .dtype = DType::bf16, .few_rows = true};
   for (const HeadDims head_dims : usual_head_dims) {
-    for (const NamedMask& mask : masks) matrix.add(request, head_dims, mask);
+    matrix.add(request, head_dims, causal_mask);
     matrix.add(request, head_dims, causal_mask, &softcap_and_alibi);
   }
   for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask);
@@ -128,22 +121,22 @@ void add_hopper_portions(Matrix& matrix) {
 void add_hopper_two_passes(Matrix& matrix) {
   SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16, .deterministic = true};
   for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}, HeadDims{192, 128}, HeadDims{256, 256}}) {
-    for (const NamedMask& mask : masks) matrix.add(request, head_dims, mask);
+    matrix.add(request, head_dims, causal_mask);
     matrix.add(request, head_dims, causal_mask, &softcap_and_alibi);
   }
-  for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, HeadDims{128, 128}, mask);
+  for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask);
 }
 
 /// Backward kernels of sm_90a.
 void add_hopper_backward(Matrix& matrix) {
   SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16};
   for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask);
-  for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}}) {
-    for (const ProgramText* score : scores) {
-      for (const NamedMask& mask : masks) matrix.add_usual_lowerings(request, head_dims, mask, score);
+  for (const ProgramText* score : scores) {
+    for (const NamedMask& mask : masks) {
+      matrix.add(request, HeadDims{64, 64}, mask, score);
+      matrix.add_all_lowerings(request, one_head_dim, mask, score);
     }
   }
-  for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask, &softcap_and_alibi);
   request.dtype = DType::f16;
   for (const NamedMask& mask : masks) matrix.add(request, one_head_dim, mask);
 }
