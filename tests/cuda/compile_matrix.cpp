@@ -88,22 +88,22 @@ class Matrix {
 
 constexpr std::array<const ProgramText*, 2> scores{nullptr, &softcap_and_alibi};
 
-/// Forward kernels of sm_90a: head dims, masks with their lowerings, and scores, each along its own axis and each at
-/// every tile. The types differ by the name of two instructions: f16 at one head dim.
+/// Forward kernels of sm_90a: head dims along their own axis; masks with their lowerings, and scores, at every tile,
+/// where registers are short. The types differ by the name of two instructions: f16 in the lowerings that are chosen.
 void add_hopper(Matrix& matrix) {
   const SpecRequest bf16{.arch = {90, 'a'}, .dtype = DType::bf16};
   const SpecRequest f16{.arch = {90, 'a'}, .dtype = DType::f16};
   for (const HeadDims head_dims : all_head_dims) matrix.add(bf16, head_dims, causal_mask);
   for (const HeadDims head_dims : usual_head_dims) {
-    for (const ProgramText* score : scores) {
-      for (const NamedMask& mask : masks) matrix.add(bf16, head_dims, mask, score);
+    for (const NamedMask& mask : masks) {
+      matrix.add_all_lowerings(bf16, head_dims, mask);
+      matrix.add(bf16, head_dims, mask, &softcap_and_alibi);
+      matrix.add(f16, head_dims, mask);
     }
   }
-  for (const ProgramText* score : scores) {
-    for (const NamedMask& mask : masks) {
-      matrix.add_all_lowerings(bf16, one_head_dim, mask, score);
-      matrix.add(f16, one_head_dim, mask, score);
-    }
+  for (const NamedMask& mask : masks) {
+    matrix.add_all_lowerings(bf16, one_head_dim, mask, &softcap_and_alibi);
+    matrix.add(f16, one_head_dim, mask, &softcap_and_alibi);
   }
 }
 
@@ -121,7 +121,7 @@ void add_hopper_portions(Matrix& matrix) {
 void add_hopper_two_passes(Matrix& matrix) {
   SpecRequest request{.arch = {90, 'a'}, .direction = Direction::backward, .dtype = DType::bf16, .deterministic = true};
   for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{128, 128}, HeadDims{192, 128}, HeadDims{256, 256}}) {
-    matrix.add(request, head_dims, causal_mask);
+    for (const NamedMask& mask : masks) matrix.add(request, head_dims, mask);
     matrix.add(request, head_dims, causal_mask, &softcap_and_alibi);
   }
   for (const NamedMask& mask : masks) matrix.add_all_lowerings(request, one_head_dim, mask);
