@@ -99,19 +99,22 @@ struct TileChoice {
   std::string reason;
 };
 
-/// As calls choose it on the device of the result that is found, which need not be here.
+/// As calls choose it on the device of the result that is found, which need not be here. The reason names the steps of
+/// the choice, up to the one that gave the tile.
 TileChoice choose_tile(const kernel::KernelSpec& spec, const AttentionShape& shape,
                        const attention::TunedTiles& tuned) {
   const auto found = tuned.find(spec, shape);
   if (!found) {
-    const bool modelled = !kernel::is_in_table(spec);
-    return {spec.tile, modelled ? "not tuned: the resource model's best" : "not tuned: the built-in table"};
+    const std::string untuned = "no result of tuning for this class of shapes, nor for another: ";
+    return {spec.tile, untuned + (kernel::is_in_table(spec) ? "the built-in table"
+                                                            : "not in the built-in table: the resource model's best")};
   }
   const TuningRecord& record = found->record;
-  return {found->tile, std::string("tuned for ") +
-                           (found->same_class ? "this class of shapes" : "the nearest class of shapes") + " on " +
-                           record.device + ", " + record.date + ": " + milliseconds_text(record.milliseconds) +
-                           ", the default " + milliseconds_text(record.default_milliseconds)};
+  return {found->tile,
+          std::string(found->same_class ? "tuned for this class of shapes"
+                                        : "no result of tuning for this class of shapes: tuned for the nearest one") +
+              " on " + record.device + ", " + record.date + ": " + milliseconds_text(record.milliseconds) +
+              ", the default " + milliseconds_text(record.default_milliseconds)};
 }
 
 Result<DirectionPlan> plan_direction(Direction direction, const Mask& mask, const Score* score,

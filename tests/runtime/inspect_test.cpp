@@ -59,7 +59,8 @@ TEST(Explain, CountsDensityAndFlopsOverHeadsThatTheMaskTellsApart) {
   EXPECT_EQ(explanation->directions[0].kernel_family_reason,
             "mma.sync runs on every architecture; wgmma is sm_90a's alone");
   EXPECT_EQ(explanation->directions[0].tile, "128x64, 8 warps, 2 stages");
-  EXPECT_EQ(explanation->directions[0].tile_reason, "not tuned: the built-in table");
+  EXPECT_EQ(explanation->directions[0].tile_reason,
+            "no result of tuning for this class of shapes, nor for another: the built-in table");
   EXPECT_EQ(explanation->tiles.block_m, explanation->directions[0].block_m);
   EXPECT_EQ(explanation->tiles.visible_pairs, 400);
 }
