@@ -3,7 +3,10 @@
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bench_case.hpp"
 
@@ -82,6 +85,12 @@ Result<void> measure(bench::Case& one, const Measurements& what, bool backward, 
   return add("host_shared_plan_us", one.host_microseconds(what.host_rounds, host_launches, true));
 }
 
+/// Nothing of no numbers.
+std::optional<TileConfig> tile_of(const std::vector<int>& numbers) {
+  if (numbers.empty()) return std::nullopt;
+  return TileConfig{numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
 /// Answers each line "forward N" or "backward N" with the milliseconds a launch of a round of N, until the input ends.
 Result<void> serve(bench::Case& one) {
   std::string direction;
@@ -158,6 +167,11 @@ int main(int count, char** arguments) {
   app.add_flag("--serve", what.serve, "then answer lines 'forward N' and 'backward N' with a round's {\"ms\": ..}");
   app.add_flag("--deterministic", options.deterministic, "a backward that gives the same bits every time");
   app.add_flag("--forward-only", forward_only, "no backward: neither compiled nor run");
+  std::vector<int> forward_tile;
+  std::vector<int> backward_tile;
+  for (const auto& [name, tile] : {std::pair{"--forward-tile", &forward_tile}, {"--backward-tile", &backward_tile}}) {
+    app.add_option(name, *tile, "block_m block_n num_warps num_stages, instead of the chosen ones")->expected(4);
+  }
   app.add_option("--inputs", inputs, "folder with q, k, v, do as raw files instead of random numbers");
   app.add_option("--results", results, "folder that gets out, lse, dq, dk, dv as raw files");
   app.add_flag("--cache", cache, "use the kernel cache; else every kernel is built anew");
@@ -169,6 +183,8 @@ int main(int count, char** arguments) {
   if (!element) return fail({ErrorCode::bad_argument, "--dtype", dtype, "bf16, f16 or f32", ""});
   options.dtype = *element;
   options.backward = !forward_only;
+  options.forward_tile = tile_of(forward_tile);
+  options.backward_tile = tile_of(backward_tile);
   if (!inputs.empty()) options.inputs = inputs;
   if (!results.empty()) options.results = results;
   return run(device, options, what, cache);

@@ -96,6 +96,8 @@ Result<std::unique_ptr<Case>> Case::create(Attention attention, const CaseOption
   std::unique_ptr<Case> one(new Case(std::move(attention)));
   one->has_backward_ = options.backward;
   one->backward_.deterministic = options.deterministic;
+  one->forward_.tile = options.forward_tile;
+  one->backward_.tile = options.backward_tile;
   if (auto made = one->allocate(options); !made) return made.error();
   if (auto filled = one->fill(options); !filled) return filled.error();
   if (auto bound = one->bind_mask(options); !bound) return bound.error();

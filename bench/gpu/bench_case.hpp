@@ -23,6 +23,8 @@ struct CaseOptions {
   std::optional<std::filesystem::path> inputs;   ///< folder with q, k, v, do as raw files; else random numbers
   std::optional<std::filesystem::path> results;  ///< folder that gets out, lse, dq, dk, dv as raw files
   bool deterministic = false;                    ///< as in BackwardCall
+  std::optional<TileConfig> forward_tile;        ///< instead of the one that is chosen
+  std::optional<TileConfig> backward_tile;       ///< as forward_tile
   bool backward = true;                          ///< whether there is a backward at all; else no gradients either
 };
 
