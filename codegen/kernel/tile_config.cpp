@@ -242,6 +242,11 @@ FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
 std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
   if (spec.family == KernelFamily::mma) return std::nullopt;
   KernelSpec fallback = spec;
+  const auto roomier = default_tile(spec, /*light_mask=*/false);
+  if (roomier && *roomier != spec.tile) {
+    fallback.tile = *roomier;
+    return fallback;
+  }
   fallback.family = KernelFamily::mma;
   fallback.lowering = served_lowering(fallback, spec.lowering);
   fallback.split_rows = spec.split_rows && can_split_rows(fallback);

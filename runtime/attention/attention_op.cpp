@@ -113,7 +113,7 @@ std::int64_t AttentionOp::largest_workspace(const CheckedCall& call) const {
   const auto allow_for = [&](const std::optional<kernel::KernelSpec>& spec) {
     if (spec) bytes = std::max(bytes, backend_->workspace_bytes(*spec, call.args));
   };
-  allow_for(kernel::fallback_of(call.spec));
+  for (auto next = kernel::fallback_of(call.spec); next; next = kernel::fallback_of(*next)) allow_for(next);
   if (on_miss_ == MissPolicy::interpret) allow_for(kernel::interpreted_of(call.spec));
   return bytes;
 }

@@ -216,7 +216,7 @@ Result<BuiltKernel> KernelProvider::build_with_fallback(const kernel::KernelSpec
   const kernel::KernelSpec fallback = *kernel::fallback_of(spec);
   options_.log(LogLevel::warning, spec.summary() + ": " + built.error().got + "; " + fallback.summary() +
                                       " serves in its place, slower: mask or score take too many registers");
-  return build_one(fallback, text, on_miss);
+  return build_with_fallback(fallback, text, on_miss);
 }
 
 Result<backend::Binary> KernelProvider::compile_watched(const kernel::SourceText& source,

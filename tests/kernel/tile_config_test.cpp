@@ -109,6 +109,23 @@ TEST(TileConfig, OfAHopperBackwardLeavesRegistersForScoresBesideTheGradientsOfAK
   EXPECT_EQ(tile(128, 128, true, ""), wide);
 }
 
+TEST(Fallbacks, AreARoomierTileAndThenTheOtherFamily) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    KernelSpec spec = spec_of(direction, {90, 'a'}, 64, 64);
+    spec.family = KernelFamily::hopper;
+    spec.tile = default_tile(spec, /*light_mask=*/true).value();
+    const auto roomier = fallback_of(spec);
+    ASSERT_TRUE(roomier.has_value());
+    EXPECT_EQ(roomier->family, KernelFamily::hopper);
+    EXPECT_EQ(roomier->tile, default_tile(spec, /*light_mask=*/false).value());
+    EXPECT_NE(roomier->tile, spec.tile);
+    const auto last = fallback_of(*roomier);
+    ASSERT_TRUE(last.has_value());
+    EXPECT_EQ(last->family, KernelFamily::mma);
+    EXPECT_FALSE(fallback_of(*last).has_value());
+  }
+}
+
 TEST(QueryGradientShares, AreHalvesOfQueriesOfColumnsOrOfKeys) {
   const auto share = [](int qk, int block_m) {
     KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, qk, qk);

@@ -36,7 +36,7 @@ std::vector<KernelSpec> specs_of_calls() {
           choice.needs.deterministic = !general;
           for (const Mask& mask : masks) {
             specs.push_back(*choose_spec(choice, mask.state(), nullptr));
-            if (auto fallback = kernel::fallback_of(specs.back())) specs.push_back(*fallback);
+            while (auto fallback = kernel::fallback_of(specs.back())) specs.push_back(*fallback);
             if (auto interpreted = kernel::interpreted_of(specs.back())) specs.push_back(*interpreted);
           }
           if (direction == Direction::backward) choice.score_gradients = "slopes";

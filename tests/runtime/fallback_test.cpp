@@ -69,7 +69,7 @@ TEST(Fallback, AMaskThatTakesTooManyRegistersIsServedByTheMmaFamily) {
   EXPECT_NE(warnings.front().find("bytes of spills"), std::string::npos) << warnings.front();
 }
 
-TEST(Fallback, AWorkspaceIsLargeEnoughForEitherFamily) {
+TEST(Fallback, AWorkspaceIsLargeEnoughForEveryKernelThatMayServe) {
   const std::shared_ptr<backend::Backend> backend = compile_only();
   const LogSink log = [](LogLevel, std::string_view) {};
   const attention::AttentionOp op(backend,
@@ -96,10 +96,12 @@ TEST(Fallback, AWorkspaceIsLargeEnoughForEitherFamily) {
   const auto spec = attention::choose_spec(choice, causal.state(), nullptr);
   ASSERT_EQ(spec->family, kernel::KernelFamily::hopper);
   EXPECT_TRUE(spec->split_rows);
-  EXPECT_FALSE(kernel::fallback_of(*spec)->split_rows) << "mma kernels do not split";
+  const auto fallback = kernel::fallback_of(*spec);
+  EXPECT_EQ(fallback->family, kernel::KernelFamily::mma);
+  EXPECT_FALSE(fallback->split_rows) << "mma kernels do not split";
   args.mask_program = &causal.state().program;
   const std::int64_t own = backend->workspace_bytes(*spec, args);
-  const std::int64_t other = backend->workspace_bytes(*kernel::fallback_of(*spec), args);
+  const std::int64_t other = backend->workspace_bytes(*fallback, args);
   EXPECT_NE(own, other);
   EXPECT_EQ(*bytes, std::max(own, other));
 }
