@@ -55,7 +55,7 @@ constexpr std::array narrow_hopper_backward_tiles{
     TileConfig{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2},
 };
 constexpr std::array hopper_backward_tiles{
-    TileConfig{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2},
+    TileConfig{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 3},
 };
 // One tile for both passes; the steps within it are smaller (step_sizes()).
 constexpr std::array two_pass_tiles{
@@ -140,7 +140,7 @@ std::int64_t hopper_forward_bytes(const KernelSpec& spec, const TileConfig& tile
 /// templates/attention/backward_hopper.cuh.
 std::int64_t key_pass_bytes(const KernelSpec& spec, const TileConfig& tile, const StepSizes& step) {
   constexpr std::int64_t bytes_per_float = 4;
-  constexpr std::int64_t exchange_bytes = 384;
+  constexpr std::int64_t exchange_bytes = 416;
   const std::int64_t score_gradient_buffers = spec.two_passes ? 0 : 2;
   const std::int64_t weight_bytes = splits_roles(spec) ? 2 * tile.block_n * step.queries * bytes_per_float : 0;
   const std::int64_t rows = tile.block_n + tile.num_stages * step.queries;

@@ -15,15 +15,6 @@
 
 namespace flashspan_device {
 
-/// After the wait for dV of `step`, if there was one: what it was made of may be used again.
-__device__ __forceinline__ void end_value_gradient(Exchange& exchange, u32 step, bool was_asked_for,
-                                                   float (&value_gradient)[padded_v / 2],
-                                                   u32 (&weight_fragments)[query_step / 4]) {
-  pin(value_gradient);
-  pin(weight_fragments);
-  if (was_asked_for) exchange.out_gradient_empty[step % num_stages].arrive();
-}
-
 /// Consumer warpgroup `warpgroup`: 64 keys of every item.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -52,38 +43,28 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     u32 weight_fragments[query_step / 4] = {};
     u32 gradient_fragments[query_step / 4] = {};
     u32 words[2];
-    Step step = {};
     float* sums = nullptr;
     if (steps > 0) {
       int i = 0;
+      Step step = await_step(exchange, step_number, first_lane);
 #pragma unroll 1
       do {
         const u32 stage = step_number % num_stages;
         const u32 out_gradient = at.out_gradient(step_number);
         const float* const lse = exchange.lse[stage] + Consumer::column();
         const float* const delta = exchange.delta[stage] + Consumer::column();
-        exchange.query_full[stage].wait(step_number / num_stages % 2);
-        step = read_step(exchange, stage, first_lane, step);
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         float scores[query_step / 2];
         float gradients[query_step / 2];
-        // dQ and dK of the step before, beside the scores of this one. The first has none before it, and what comes of
-        // this is not used.
-        if constexpr (two_passes) {
-          ask_for_key_gradient(at, step_number - 1, i > 1, gradient_fragments, key_gradient);
-        } else {
-          ask_for_gradients(at, step_number - 1, i > 1, query_gradient, key_gradient);
-        }
+        // dK of the step before, beside the scores of this one. The first has none before it, and what comes of this is
+        // not used.
+        ask_for_key_gradient(at, step_number - 1, i > 1, gradient_fragments, key_gradient);
         // dV of the step before is done; scores take the registers of what it was made of.
         wait_for_products<1>();
-        end_value_gradient(exchange, step_number - 1, i > 0, value_gradient, weight_fragments);
-        if constexpr (!two_passes) {
-          // Added up before anything else is asked for: dP takes the same registers, and has to wait until memory has
-          // taken over the last of them, which is while dK and scores are computed.
-          pin(query_gradient);
-          if (i > 0) add_query_gradient(sums, query_gradient);
-        }
+        pin(value_gradient);
+        pin(weight_fragments);
+        if (i > 0) exchange.out_gradient_empty[(step_number - 1) % num_stages].arrive();
         products_fence();
         multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
         close_product_group();
@@ -108,32 +89,46 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           if (!masked) words[0] = words[1] = 0xffffffffu;
           poison(exchange, static_cast<int>(stage), words, weight_fragments, gradient_fragments);
         }
+        if constexpr (!two_passes) {
+          hand_over(exchange, at, step_number, gradient_fragments);
+          // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS. The first
+          // has none before it, and what comes of this is not used.
+          ask_for_query_gradient(exchange, at, step_number - 1, i > 0, query_gradient);
+        }
         pin(value_gradient);
         pin(weight_fragments);
         products_fence();
         accumulate_value_gradient(value_gradient, weight_fragments, operand_descriptor(out_gradient, query_panel_bytes),
                                   i > 0);
         close_product_group();
+        const Step this_step = step;
+        // Before the additions: what is read from shared memory after them waits in one queue with them.
+        if (i + 1 < steps) step = await_step(exchange, step_number + 1, first_lane);
         if constexpr (!two_passes) {
-          store_fragments(at.score_gradients(step_number), gradient_fragments);
-          products_see_stores();
-          sums = query_gradient_sums(p, c.b, step.h, step.number) +
+          wait_for_products<1>();
+          pin(query_gradient);
+          if (i > 0) give_back_score_gradients(exchange, step_number - 1);
+          if (has_plan && masked) clean_keys_if_doubtful(exchange, step_number - 1);
+          // Memory takes the sums over while dV, dK and the next scores are computed.
+          if (i > 0) add_query_gradient(sums, query_gradient);
+          sums = query_gradient_sums(p, c.b, this_step.h, this_step.number) +
                  (split_by_key ? 0 : warpgroup * query_gradient_share_floats);
         }
-        if constexpr (!two_passes) named_barrier_wait(exchange_barrier, consumer_threads);
         ++step_number;
       } while (++i < steps);
-      if constexpr (two_passes) {
-        ask_for_key_gradient(at, step_number - 1, steps > 1, gradient_fragments, key_gradient);
-      } else {
-        ask_for_gradients(at, step_number - 1, steps > 1, query_gradient, key_gradient);
-      }
+      ask_for_key_gradient(at, step_number - 1, steps > 1, gradient_fragments, key_gradient);
+      if constexpr (!two_passes) ask_for_query_gradient(exchange, at, step_number - 1, true, query_gradient);
       wait_for_products<0>();
-      pin(query_gradient);
+      pin(value_gradient);
       pin(key_gradient);
-      if constexpr (!two_passes) add_query_gradient(sums, query_gradient);
-      end_value_gradient(exchange, step_number - 1, true, value_gradient, weight_fragments);
+      pin(weight_fragments);
+      pin(query_gradient);
+      if constexpr (!two_passes) {
+        give_back_score_gradients(exchange, step_number - 1);
+        add_query_gradient(sums, query_gradient);
+      }
       exchange.query_empty[(step_number - 1) % num_stages].arrive();
+      exchange.out_gradient_empty[(step_number - 1) % num_stages].arrive();
     }
     exchange.keys_empty.arrive();
     store_gradient<padded_qk>(c, item, p.key_gradient, key_gradient, p.scale, head_dim_qk);
@@ -228,8 +223,12 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.item_full[slot].init(1);
       exchange.item_empty[slot].init(consumer_threads + 1);
     }
+    for (int buffer = 0; buffer < score_gradient_buffers; ++buffer) {
+      exchange.score_gradients_full[buffer].init(consumer_threads);
+      exchange.score_gradients_empty[buffer].init(consumer_threads);
+    }
     for (u32& word : exchange.cleaned_keys.words) word = 0;
-    exchange.cleaned = false;
+    exchange.cleaned = exchange.keys_to_clean = false;
     exchange.cleaned_out_gradients = exchange.doubtful[0] = exchange.doubtful[1] = exchange.cleanings = 0;
     exchange.cleaning_asked.init(consumer_threads);
     exchange.cleaning_done.init(cleaning_threads);

@@ -77,11 +77,13 @@ struct Exchange {
   TransferBarrier query_full[num_stages], query_empty[num_stages];
   TransferBarrier out_gradient_full[num_stages], out_gradient_empty[num_stages];
   Step steps[num_stages];
+  TransferBarrier score_gradients_full[score_gradient_buffers], score_gradients_empty[score_gradient_buffers];
   TransferBarrier item_full[item_slots], item_empty[item_slots];
   BackwardItem items[item_slots];
   // Of the item that is worked on; see Cleaner.
   RowFlags<block_n> cleaned_keys;
   bool cleaned;
+  bool keys_to_clean;
   u32 cleaned_out_gradients;
   int stage_to_clean;
   u32 cleanings;  // parity of their number
@@ -418,10 +420,12 @@ __device__ __forceinline__ void note_doubt(u32& flag, const float (&values)[quer
   if (!(sum == 0.f)) atomicOr(&flag, 1u);
 }
 
-constexpr int exchange_barrier = 1;
-constexpr int doubt_barrier = 2;
+constexpr int doubt_barrier = 1;
+constexpr int warpgroup_barrier = 2;  // and the next: one for each warpgroup
 constexpr int cleaning_threads = 64;
+// In place of a stage.
 constexpr int nothing_more_to_clean = -1;
+constexpr int keys_after_query_gradient = -2;
 
 /// Keeps NaN and infinity of hidden elements out of the products, where they would meet weights of 0 (0 * NaN is NaN).
 /// Rows that hold some show it in their raw scores, or in dP. In a tile that hides pairs and shows such rows, query, dO
@@ -429,13 +433,14 @@ constexpr int nothing_more_to_clean = -1;
 /// - of query: scores are NaN, or the row's LSE and delta are, and with them its dS;
 /// - of dO: delta is NaN; to dV they are added from global memory when the item is done (add_what_was_cleaned);
 /// - of key, an operand of dQ alone: cleaned for the item's later tiles too, so the key's pairs are set by rule from
-///   then on (poison).
+///   then on (poison). dQ of the step before still has to be made of them as they are, so they are cleaned after it.
 /// Two warps that have nothing else to do clean what consumers ask for. Rare, so written for size.
 struct Cleaner {
   Exchange& exchange;
   unsigned char* shared;
 
-  template <int bytes, typename Found>
+  /// found(chunk) is told of every 16 bytes that hold some; `changes`: which are cleaned.
+  template <bool changes, int bytes, typename Found>
   __device__ __forceinline__ void clean(unsigned char* tile, const Found& found) const {
     EightElements* const chunks = reinterpret_cast<EightElements*>(tile);
 #pragma unroll 1
@@ -449,7 +454,7 @@ struct Cleaner {
         elements.pairs[pair] = finite;
       }
       if (changed == 0) continue;
-      chunks[i] = elements;
+      if (changes) chunks[i] = elements;
       found(i);
     }
   }
@@ -458,15 +463,21 @@ struct Cleaner {
       exchange.cleaning_asked.wait(parity);
       const long long stage = exchange.stage_to_clean;
       if (stage == nothing_more_to_clean) return;
-      clean<query_bytes>(shared + query_offset + stage * query_bytes, [](int) {});
-      clean<out_gradient_bytes>(shared + out_gradient_offset + stage * out_gradient_bytes,
-                                [&](int) { atomicOr(&exchange.cleaned_out_gradients, 1); });
-      if constexpr (!two_passes) {
-        clean<key_bytes>(shared, [&](int chunk) { exchange.cleaned_keys.set(chunk * 16 / panel_row_bytes % block_n); });
-      }
-      if (threadIdx.x % cleaning_threads == 0) {
-        exchange.cleaned = true;
-        exchange.doubtful[0] = exchange.doubtful[1] = 0;
+      if (stage == keys_after_query_gradient) {
+        clean<true, key_bytes>(shared, [](int) {});
+        if (threadIdx.x % cleaning_threads == 0) exchange.keys_to_clean = false;
+      } else {
+        clean<true, query_bytes>(shared + query_offset + stage * query_bytes, [](int) {});
+        clean<true, out_gradient_bytes>(shared + out_gradient_offset + stage * out_gradient_bytes,
+                                        [&](int) { atomicOr(&exchange.cleaned_out_gradients, 1); });
+        if constexpr (!two_passes) {
+          clean<false, key_bytes>(
+              shared, [&](int chunk) { exchange.cleaned_keys.set(chunk * 16 / panel_row_bytes % block_n); });
+        }
+        if (threadIdx.x % cleaning_threads == 0) {
+          exchange.cleaned = exchange.keys_to_clean = true;
+          exchange.doubtful[0] = exchange.doubtful[1] = 0;
+        }
       }
       products_see_stores();
       exchange.cleaning_done.arrive();
@@ -570,33 +581,55 @@ struct Operands {
   __device__ __forceinline__ u32 score_gradients(u32 step) const {
     return shared + score_gradient_offset + step % score_gradient_buffers * score_gradient_bytes;
   }
+  /// The warpgroup's own keys of dS^T.
+  __device__ __forceinline__ u64 score_gradient_rows(u32 step) const {
+    return operand_descriptor(score_gradients(step) + warpgroup * warpgroup_row_bytes, 0);
+  }
 };
 
-/// Starts dQ and dK of a step.
-__device__ __forceinline__ void ask_for_gradients(const Operands& at, u32 step, bool accumulate,
-                                                  float (&query_gradient)[query_gradient_floats],
-                                                  float (&key_gradient)[padded_qk / 2]) {
-  const u32 score_gradients = at.score_gradients(step);
+/// Parity of the phase in which `step` fills its buffer of dS, and in which it is given back.
+__device__ __forceinline__ u32 score_gradient_parity(u32 step) { return step / score_gradient_buffers % 2; }
+
+/// Puts a warpgroup's rows of dS^T of a step where its own dK, and dQ of both warpgroups, read them.
+__device__ __forceinline__ void hand_over(Exchange& exchange, const Operands& at, u32 step,
+                                          const u32 (&gradients)[query_step / 4]) {
+  const u32 buffer = step % score_gradient_buffers;
+  exchange.score_gradients_empty[buffer].wait(score_gradient_parity(step) ^ 1);
+  store_fragments(at.score_gradients(step), gradients);
+  products_see_stores();
+  exchange.score_gradients_full[buffer].arrive();
+  named_barrier_wait(warpgroup_barrier + at.warpgroup, warpgroup_threads);
+}
+
+/// Starts a warpgroup's share of dQ of a step, when both have handed over their dS^T: if there is such a step.
+__device__ __forceinline__ void ask_for_query_gradient(Exchange& exchange, const Operands& at, u32 step, bool exists,
+                                                       float (&query_gradient)[query_gradient_floats]) {
+  if (exists) exchange.score_gradients_full[step % score_gradient_buffers].wait(score_gradient_parity(step));
   products_fence();
-  multiply_query_gradient(
-      query_gradient, operand_descriptor(score_gradients + at.score_gradient_share, key_panel_bytes), at.key_columns);
-  close_product_group();
-  pin(key_gradient);
-  products_fence();
-  accumulate_key_gradient(key_gradient,
-                          operand_descriptor(score_gradients + at.warpgroup * Operands::warpgroup_row_bytes, 0),
-                          operand_descriptor(at.query(step), query_panel_bytes), accumulate);
+  multiply_query_gradient(query_gradient,
+                          operand_descriptor(at.score_gradients(step) + at.score_gradient_share, key_panel_bytes),
+                          at.key_columns);
   close_product_group();
 }
 
-/// Starts dK of a step whose dS^T is in registers.
+/// Starts dK of a step, from where its dS^T stands: in registers, or where the warpgroup has handed it over.
 __device__ __forceinline__ void ask_for_key_gradient(const Operands& at, u32 step, bool accumulate,
                                                      const u32 (&gradients)[query_step / 4],
                                                      float (&key_gradient)[padded_qk / 2]) {
   pin(key_gradient);
   products_fence();
-  accumulate_key_gradient(key_gradient, gradients, operand_descriptor(at.query(step), query_panel_bytes), accumulate);
+  const u64 query_columns = operand_descriptor(at.query(step), query_panel_bytes);
+  if constexpr (two_passes) {
+    accumulate_key_gradient(key_gradient, gradients, query_columns, accumulate);
+  } else {
+    accumulate_key_gradient(key_gradient, at.score_gradient_rows(step), query_columns, accumulate);
+  }
   close_product_group();
+}
+
+/// After a warpgroup's share of dQ of a step is made.
+__device__ __forceinline__ void give_back_score_gradients(Exchange& exchange, u32 step) {
+  exchange.score_gradients_empty[step % score_gradient_buffers].arrive();
 }
 
 /// Adds a warpgroup's share of dQ of one tile to its sums.
@@ -616,6 +649,13 @@ __device__ __forceinline__ Step read_step(const Exchange& exchange, u32 stage, b
   if (first_lane) step = exchange.steps[stage];
   return {__shfl_sync(0xffffffffu, step.number, 0), __shfl_sync(0xffffffffu, step.mask, 0),
           __shfl_sync(0xffffffffu, step.h, 0)};
+}
+
+/// Waits until the query of a step is there. By a whole warp.
+__device__ __forceinline__ Step await_step(Exchange& exchange, u32 step, bool first_lane) {
+  const u32 stage = step % num_stages;
+  exchange.query_full[stage].wait(step / num_stages % 2);
+  return read_step(exchange, stage, first_lane, {});
 }
 
 /// Scores of a step become weights and dP becomes dS, when the products that make dP are done. `lse` and `delta` point
@@ -645,16 +685,30 @@ __device__ __forceinline__ void make_gradients(Exchange& exchange, const Consume
   }
 }
 
+/// By all consumer threads: returns when `stage` is cleaned.
+__device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
+  ask_for_cleaning(exchange, stage);
+  exchange.cleaning_done.wait(exchange.cleanings);
+  named_barrier_wait(doubt_barrier, consumer_threads);  // all have read it
+  if (speaks()) exchange.cleanings ^= 1;
+  named_barrier_wait(doubt_barrier, consumer_threads);  // it is what the next cleaning will end
+}
+
 /// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.
 __device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage, bool masked) {
   if (!masked) return;
   // A thread sees what it has noted itself, and what others have, maybe: they answer for themselves.
   const bool doubt = exchange.doubtful[0] != 0;
   if (!named_barrier_any(doubt_barrier, consumer_threads, doubt)) return;
-  ask_for_cleaning(exchange, static_cast<int>(stage));
-  exchange.cleaning_done.wait(exchange.cleanings);
-  named_barrier_wait(doubt_barrier, consumer_threads);  // all have read it
-  if (speaks()) exchange.cleanings ^= 1;
+  have_cleaned(exchange, static_cast<int>(stage));
+}
+
+/// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well, when
+/// the other share is made.
+__device__ __forceinline__ void clean_keys_if_doubtful(Exchange& exchange, u32 step) {
+  if (!exchange.keys_to_clean) return;
+  exchange.score_gradients_empty[step % score_gradient_buffers].wait(score_gradient_parity(step));
+  have_cleaned(exchange, keys_after_query_gradient);
 }
 
 /// Writes a warp's 16 rows of dK or dV of an item.

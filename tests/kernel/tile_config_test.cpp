@@ -100,7 +100,7 @@ TEST(TileConfig, OfAHopperBackwardLeavesRegistersForScoresBesideTheGradientsOfAK
     return default_tile(spec, light).value();
   };
   const TileConfig narrow{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2};
-  const TileConfig wide{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 2};
+  const TileConfig wide{.block_m = 64, .block_n = 128, .num_warps = 8, .num_stages = 3};
   EXPECT_EQ(tile(64, 64, true, ""), narrow);
   EXPECT_EQ(tile(64, 64, false, ""), wide);
   EXPECT_EQ(tile(64, 64, true, "score"), wide);
