@@ -273,13 +273,13 @@ Result<void> KernelProvider::write_recipe(const kernel::KernelSpec& spec, Recipe
   if (!source) return source.error();
   recipe.source = *std::move(source);
   recipe.target = kernel::to_string(spec.target);
-  if (const auto portable = backend_->portable_options(spec)) {
-    recipe.alias = attention::key_of(recipe.source, *portable, any_compiler, recipe.target);
+  recipe.options = backend_->compile_options(spec);
+  if (backend_->takes_binaries_of_other_compilers()) {
+    recipe.alias = attention::key_of(recipe.source, recipe.options, any_compiler, recipe.target);
   }
   const auto compiler = backend_->compiler_identity();
   if (!compiler) return compiler.error();
   recipe.compiler = *compiler;
-  recipe.options = backend_->compile_options(spec);
   recipe.key = attention::key_of(recipe.source, recipe.options, recipe.compiler, recipe.target);
   return {};
 }

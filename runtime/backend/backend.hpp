@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,7 @@ struct DeviceFacts {
   std::string detail;  ///< one line: driver version, vector width, ...
   std::string driver;  ///< version, "13.0"; empty where there is none
   std::int64_t memory_bytes = 0;
-  int processors = 0;  ///< SMs, or hardware threads
+  int processors = 0;  ///< SMs, or threads that the CPU's tiles are spread over
 };
 
 /// What the compiler said about one entry point.
@@ -103,13 +102,8 @@ class Backend {
   [[nodiscard]] virtual Result<std::string> compiler_description() { return compiler_identity(); }
   /// Options that compile() passes and its output depends on, without paths; part of every key.
   [[nodiscard]] virtual std::vector<std::string> compile_options(const kernel::KernelSpec& spec) const = 0;
-
-  /// Those of compile_options() that no version of the compiler changes. Nothing: a binary that another compiler made
-  /// does not serve, whatever its options.
-  [[nodiscard]] virtual std::optional<std::vector<std::string>> portable_options(
-      const kernel::KernelSpec& /*spec*/) const {
-    return std::nullopt;
-  }
+  /// Whether a binary that another version of the compiler made of the same text, with the same options, serves too.
+  [[nodiscard]] virtual bool takes_binaries_of_other_compilers() const { return false; }
 
   /// Error: compile_failed with the log in `detail`, kernel_spills.
   [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;

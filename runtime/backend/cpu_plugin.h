@@ -2,7 +2,7 @@
 #pragma once
 
 /* Raised whenever Backend or anything it passes changes layout; a plug-in of another number is refused. */
-#define FLASHSPAN_CPU_PLUGIN_ABI 4
+#define FLASHSPAN_CPU_PLUGIN_ABI 5
 #define FLASHSPAN_CPU_PLUGIN_ENTRY "flashspan_cpu_backend"
 
 /* Signature of the entry: a new flashspan::backend::Backend* (owned by the caller), or null if abi differs. */

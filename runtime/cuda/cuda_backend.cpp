@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,9 +132,7 @@ class CudaBackend final : public backend::Backend {
     return NvrtcCompiler::options_of_output(spec.target.arch);
   }
 
-  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(const KernelSpec& spec) const override {
-    return compile_options(spec);
-  }
+  [[nodiscard]] bool takes_binaries_of_other_compilers() const override { return true; }
 
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, const KernelSpec& spec) override {
     const auto compiler = compiler_.get();

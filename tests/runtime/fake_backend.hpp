@@ -63,10 +63,7 @@ class FakeBackend final : public backend::Backend {
     return options;
   }
 
-  [[nodiscard]] std::optional<std::vector<std::string>> portable_options(
-      const kernel::KernelSpec& /*spec*/) const override {
-    return portable;
-  }
+  [[nodiscard]] bool takes_binaries_of_other_compilers() const override { return takes_binaries_of_others; }
 
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& /*source*/,
                                                 const kernel::KernelSpec& spec) override {
@@ -141,7 +138,7 @@ class FakeBackend final : public backend::Backend {
   kernel::Language emitted = kernel::Language::llvm_ir;
   std::optional<kernel::KernelFamily> spilling;  ///< kernels of this family do not fit their registers
   std::string compiler = "fake 1.0";             ///< empty: there is none
-  std::optional<std::vector<std::string>> portable;
+  bool takes_binaries_of_others = false;
   std::vector<std::string> options{"-O2"};
   std::int64_t workspace = 0;
   void* captured_stream = nullptr;  ///< null: none

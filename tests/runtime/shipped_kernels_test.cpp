@@ -20,7 +20,7 @@ namespace {
 class ShippedKernels : public ::testing::Test {
  protected:
   ShippedKernels() {
-    backend_->portable = std::vector<std::string>{"-O2"};
+    backend_->takes_binaries_of_others = true;
     attention::SpecChoice choice;
     choice.dtype = DType::f32;
     choice.head_dim_qk = choice.head_dim_v = 64;
@@ -84,9 +84,10 @@ TEST_F(ShippedKernels, WithoutACompilerTheBundleServesIfThatIsAccepted) {
 
 TEST_F(ShippedKernels, OtherTextOrOptionsAreAnotherKernel) {
   backend_->compiler = "fake 2.0";
-  backend_->portable = std::vector<std::string>{"-O3"};
+  backend_->options = {"-O3"};
   EXPECT_NE(provider(true)->get(spec_, text_)->ready->key, shipped_key_);
-  backend_->portable = std::nullopt;  // binaries for one machine, as the CPU's
+  backend_->options = {"-O2"};
+  backend_->takes_binaries_of_others = false;  // binaries for one machine, as the CPU's
   EXPECT_NE(provider(true)->get(spec_, text_)->ready->key, shipped_key_);
   EXPECT_EQ(backend_->compiles, 2);
 }

@@ -152,7 +152,7 @@ TEST_F(Client, AProviderAsksTheServiceBeforeItCompilesAndKeepsWhatItGets) {
 class AnyCompiler : public Client {
  protected:
   AnyCompiler() {
-    service_.backend->portable = own_->portable = std::vector<std::string>{"-arch=sm_80"};
+    service_.backend->takes_binaries_of_others = own_->takes_binaries_of_others = true;
     own_->emitted = kernel::Language::cuda;
   }
   attention::KernelProvider provider(bool accept) {
