@@ -1,10 +1,10 @@
 #include "runtime/cpu/cpu_backend.hpp"
 
+#include <tbb/info.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <fstream>
-#include <thread>
 
 #include "codegen/kernel/emit_llvm.hpp"
 #include "runtime/backend/cpu_plugin.h"
@@ -41,7 +41,7 @@ CpuBackend::CpuBackend() {
   facts_.detail = "llvm " + llvm_version() + ", " + host.cpu + ", " + std::to_string(host.vector_lanes) +
                   " fp32 lanes per register";
   facts_.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  facts_.processors = static_cast<int>(std::thread::hardware_concurrency());
+  facts_.processors = tbb::info::default_concurrency();
 }
 
 Result<std::string> CpuBackend::compiler_identity() {

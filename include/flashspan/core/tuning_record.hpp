@@ -14,7 +14,7 @@ struct TuningRecord {
   std::string spec;  ///< KernelSpec text with the best tile: kernel, mask and score programs
   AttentionShape shape;
   std::string device;  ///< its name
-  int processors = 0;  ///< its multiprocessors, or hardware threads
+  int processors = 0;  ///< its multiprocessors, or the threads that a CPU's tiles are spread over
   std::string compiler;
   std::string driver;
   TileConfig tile;
