@@ -104,8 +104,9 @@ struct CompileRequest {
 /// How many kernels compile_ahead() makes of a request: one for each architecture and direction, and those of
 /// `tunings`. Error: bad_argument, as compile_ahead().
 [[nodiscard]] Result<int> count_kernels(const CompileRequest& request);
-/// Those of `request.tunings` that are results for its kernels, whatever their device and size. Error: as above.
-[[nodiscard]] Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request);
+/// Those of `known` that are results for the kernels of a request, whatever their device and size. Error: as above.
+[[nodiscard]] Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request,
+                                                            const std::vector<TuningRecord>& known);
 
 /// Compiles the kernel of a spec into the cache. `spec`: its text, one "name = value" a line, as DirectionPlan::spec
 /// and the .spec files in FLASHSPAN_DUMP_DIR have it. Error: bad_argument, for a text that is no spec;

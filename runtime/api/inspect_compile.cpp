@@ -238,7 +238,7 @@ Result<int> count_kernels(const CompileRequest& request) {
   return static_cast<int>(kernels_of(*valid).size());
 }
 
-Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request) {
+Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request, const std::vector<TuningRecord>& known) {
   const auto valid = checked(request);
   if (!valid) return valid.error();
   std::vector<kernel::KernelSpec> kernels;
@@ -249,7 +249,7 @@ Result<std::vector<TuningRecord>> tunings_for(const CompileRequest& request) {
     }
   }
   std::vector<TuningRecord> found;
-  std::ranges::copy_if(request.tunings, std::back_inserter(found), [&kernels](const TuningRecord& record) {
+  std::ranges::copy_if(known, std::back_inserter(found), [&kernels](const TuningRecord& record) {
     const auto spec = kernel::KernelSpec::from_text(record.spec);
     return spec && std::ranges::find(kernels, attention::tuned_family(*spec)) != kernels.end();
   });

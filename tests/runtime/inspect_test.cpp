@@ -194,13 +194,13 @@ TEST(CompileAhead, OfManyRequestsMakesTheKernelsOfTheirTuningsAmongThem) {
   auto requests = requests_of(masks, folder);
   const std::vector tunings{tuned_to({64, 32, 4, 1}, masks[0]), tuned_to({64, 64, 4, 2}, masks[1]),
                             tuned_to({64, 32, 4, 1}, masks[1])};
-  for (CompileRequest& request : requests) request.tunings = tunings;
+  for (CompileRequest& request : requests) request.tunings = tunings;  // whichever they are about
   const std::vector<int> counts{count_kernels(requests[0]).value(), count_kernels(requests[1]).value(),
                                 count_kernels(requests[2]).value()};
   EXPECT_THAT(counts, ElementsAre(2, 3, 1));
-  EXPECT_EQ(tunings_for(requests[0])->size(), 1U);
-  EXPECT_EQ(tunings_for(requests[1])->size(), 2U);
-  EXPECT_THAT(*tunings_for(requests[2]), IsEmpty());
+  EXPECT_EQ(tunings_for(requests[0], tunings)->size(), 1U);
+  EXPECT_EQ(tunings_for(requests[1], tunings)->size(), 2U);
+  EXPECT_THAT(*tunings_for(requests[2], tunings), IsEmpty());
 
   std::vector<int> told(requests.size());
   const auto compiled = compile_ahead(requests, 2, [&](std::size_t request, const CompiledKernel& kernel) {

@@ -73,16 +73,20 @@ ExitCode report(const char* verb, const BundleOptions& options, const std::vecto
   return ExitCode::ok;
 }
 
-/// The requests of a manifest's kernels, which compile into `cache`.
-std::vector<CompileRequest> requests_of(const std::vector<ManifestKernel>& kernels, const std::vector<Arch>& archs,
-                                        const std::vector<TuningRecord>& tunings, const std::string& cache) {
+/// The requests of a manifest's kernels, which compile into `cache`, each with those of `tunings` that are about it.
+/// Error: bad_argument, for what no call takes.
+Result<std::vector<CompileRequest>> requests_of(const std::vector<ManifestKernel>& kernels,
+                                                const std::vector<Arch>& archs,
+                                                const std::vector<TuningRecord>& tunings, const std::string& cache) {
   std::vector<CompileRequest> requests;
   for (const ManifestKernel& kernel : kernels) {
     CompileRequest& request = requests.emplace_back(kernel.request);
     request.archs = archs;
-    request.tunings = tunings;
     request.cache_dir = cache;
     request.cache_path = "";
+    auto found = tunings_for(request, tunings);
+    if (!found) return found.error();
+    request.tunings = *std::move(found);
   }
   return requests;
 }
@@ -119,15 +123,13 @@ Result<std::vector<TuningRecord>> read_tunings(const std::vector<std::string>& f
 }
 
 /// Into the cache's tuning file, from where it goes into the bundle, what was measured of kernels that are in it: with
-/// another's result, a call would look for a kernel that the bundle has not. Error: bad_argument, if that is nothing.
-Result<void> keep_tunings(const std::vector<CompileRequest>& requests, const std::string& cache) {
+/// another's result, a call would look for a kernel that the bundle has not. Error: bad_argument, if that is nothing
+/// of the `given` results.
+Result<void> keep_tunings(const std::vector<CompileRequest>& requests, std::size_t given, const std::string& cache) {
   std::vector<TuningRecord> kept;
   for (const CompileRequest& request : requests) {
-    const auto tunings = tunings_for(request);
-    if (!tunings) return tunings.error();
-    kept.insert(kept.end(), tunings->begin(), tunings->end());
+    kept.insert(kept.end(), request.tunings.begin(), request.tunings.end());
   }
-  const std::size_t given = requests.empty() ? 0 : requests.front().tunings.size();
   if (kept.empty()) {
     return Error{ErrorCode::bad_argument, "--tuning", std::to_string(given) + " results of other kernels",
                  "one at least of a kernel in the manifest, for an architecture of --arch", ""};
@@ -145,10 +147,12 @@ ExitCode run_build(const BundleOptions& options) {
   const auto cache = PrivateCache::make();
   if (!cache) return report_error(cache.error(), options.json);
   const auto requests = requests_of(*kernels, *archs, *tunings, cache->path());
+  if (!requests) return report_error(requests.error(), options.json);
   if (!options.tunings.empty()) {
-    if (auto kept = keep_tunings(requests, cache->path()); !kept) return report_error(kept.error(), options.json);
+    const auto kept = keep_tunings(*requests, tunings->size(), cache->path());
+    if (!kept) return report_error(kept.error(), options.json);
   }
-  if (auto compiled = compile_requests(requests, *kernels, options); !compiled) {
+  if (auto compiled = compile_requests(*requests, *kernels, options); !compiled) {
     return report_error(compiled.error(), options.json);
   }
   const auto written = export_cache(cache->path(), {}, options.output);
