@@ -19,9 +19,10 @@ _calls: dict[tuple, Any] = {}
 _compiled_together: set[tuple] = set()
 
 # Workspaces that are kept, with the tiles that are planned in them: one of at most so many bytes, and past so many
-# bytes of them, or plans, all are let go.
-_LARGEST_KEPT_WORKSPACE, _MOST_KEPT_BYTES, _MOST_PLANS = 2**25, 2**26, 256
+# bytes of them, or plans, all are let go. Calls that plan anew share one workspace of a stream.
+LARGEST_KEPT_WORKSPACE, _MOST_KEPT_BYTES, _MOST_PLANS, _MOST_WORKSPACES = 2**25, 2**26, 256, 16
 _plans: dict[tuple, tuple[Any, Any]] = {}
+_workspaces: dict[tuple, Any] = {}
 
 
 def check_layout(layout: str) -> None:
@@ -44,11 +45,24 @@ def forget_all() -> None:
     _calls.clear()
     _compiled_together.clear()
     _plans.clear()
+    _workspaces.clear()
 
 
-def keeps_plan(call: Any) -> bool:
-    """Whether a call may keep its plan: not where a kernel stands in for another (`freeze`) and plans for itself."""
-    return call.workspace_bytes <= _LARGEST_KEPT_WORKSPACE and may_compile()
+def keeps_plans() -> bool:
+    """Whether calls may keep their plans: not where a kernel stands in for another (`freeze`) and plans for itself."""
+    return may_compile()
+
+
+def kept_workspace(size: int, device: Any, stream: int, new_workspace: Callable[[], Any]) -> Any:
+    """A tensor of at least `size` bytes for runs on a stream that keep nothing in it: this thread's alone, as these come one
+    after another. `new_workspace` makes one of `size`."""
+    key = device, stream, get_ident()
+    kept = _workspaces.get(key)
+    if kept is None or kept.numel() < size:
+        if len(_workspaces) >= _MOST_WORKSPACES:
+            _workspaces.clear()
+        kept = _workspaces[key] = new_workspace()
+    return kept
 
 
 def kept_plan(call: Any, stream: int, values: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:

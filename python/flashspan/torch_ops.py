@@ -13,7 +13,7 @@ import torch
 
 from . import calls
 from .errors import BadArgumentError, UnsupportedError
-from .tensors import converted, cuda_device, description, is_torch
+from .tensors import converted, cuda_device, description
 
 if TYPE_CHECKING:
     from .mask import Mask
@@ -47,7 +47,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     values = None if mask is None else mask.values
     if torch.is_grad_enabled() and _requires_grad(query, key, value, sink, score_tensors):
         return _differentiable_at_once(query, key, value, sink, inputs, values, *score_tensors)
-    return _forward(*inputs, with_lse=return_lse, mask_values=values)
+    return _forward(*inputs, with_lse=return_lse, keeps_memory=True, mask_values=values)
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,
@@ -101,9 +101,9 @@ def placed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Ma
 
 def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile=(), backward_tile=()) -> tuple:
     """The operator's arguments."""
-    for name, tensor in (("key", key), ("value", value)):
-        if not is_torch(tensor):
-            raise BadArgumentError(name, type(tensor).__name__, "a torch tensor, as query is")
+    if not (isinstance(key, torch.Tensor) and isinstance(value, torch.Tensor)):
+        name, other = ("value", value) if isinstance(key, torch.Tensor) else ("key", key)
+        raise BadArgumentError(name, type(other).__name__, "a torch tensor, as query is")
     if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
@@ -112,7 +112,7 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, 
     if sink is not None and sink.dtype != torch.float32:
         sink = sink.float()
     return (query, key, value, sink, mask_text, mask_tensors, score_text, score_tensors, scale, layout,
-            deterministic or torch.are_deterministic_algorithms_enabled(), list(tile) or None, list(backward_tile) or None)
+            deterministic or torch.are_deterministic_algorithms_enabled(), tile or None, backward_tile or None)
 
 
 def _of_forward(inputs: tuple) -> tuple:
@@ -156,7 +156,7 @@ _CONVERTED = {torch.bool: torch.int32, torch.uint8: torch.int32, torch.int8: tor
 
 def _readable(tensor: Any, query: torch.Tensor) -> torch.Tensor:
     """A looked-up tensor in a dtype that the library reads, on the device of `query`."""
-    if not is_torch(tensor):
+    if not isinstance(tensor, torch.Tensor):
         tensor = torch.from_numpy(tensor)
     if tensor.dim() == 0:
         tensor = tensor.reshape(1)
@@ -190,18 +190,18 @@ def _lse_like(query: torch.Tensor, layout: str) -> torch.Tensor:
     return query.new_empty((batch, heads, length), dtype=torch.float32)
 
 
-def _look(*tensors: torch.Tensor | None) -> list:
-    """What a description tells of tensors, of their addresses the alignment alone, by which kernels differ."""
-    return [None if tensor is None else
-            (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % _ALIGNMENT)
-            for tensor in tensors]
+def _look(tensor: torch.Tensor | None) -> tuple | None:
+    """What a description tells of a tensor, of its address the alignment alone, by which kernels differ."""
+    if tensor is None:
+        return None
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % _ALIGNMENT
 
 
 _ALIGNMENT = 16  # bytes
 
 
-def _identity(tensors: list[torch.Tensor]) -> list:
-    return [(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]
+def _identity(mask_tensors: list[torch.Tensor], score_tensors: list[torch.Tensor]) -> list:
+    return [(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*mask_tensors, *score_tensors)]
 
 
 def _address(tensor: torch.Tensor | None) -> int:
@@ -212,17 +212,21 @@ def _stream(query: torch.Tensor) -> int:
     return torch._C._cuda_getCurrentRawStream(query.get_device()) if query.is_cuda else 0
 
 
-def _workspace(call: Any, query: torch.Tensor) -> torch.Tensor | None:
-    if not call.workspace_bytes:
-        return None
-    return torch.empty(call.workspace_bytes, dtype=torch.uint8, device=query.device)
-
-
-def _workspace_and_plan(call: Any, query: torch.Tensor, stream: int, mask_values: int | None) -> tuple[Any, Any]:
+def _workspace_and_plan(call: Any, query: torch.Tensor, stream: int, keeps_memory: bool,
+                        mask_values: int | None) -> tuple[Any, Any]:
     """With a plan that is kept for the values of a mask, or with None for one that is made and forgotten."""
-    if mask_values is None or not calls.keeps_plan(call) or _is_capturing(query):  # a graph has memory of its own
-        return _workspace(call, query), None
-    return calls.kept_plan(call, stream, mask_values, lambda: _workspace(call, query))
+    size = call.workspace_bytes
+    if not size:
+        return None, None
+
+    def allocated() -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=query.device)
+
+    if not keeps_memory or size > calls.LARGEST_KEPT_WORKSPACE or _is_capturing(query):  # a graph has memory of its own
+        return allocated(), None
+    if mask_values is None or not calls.keeps_plans():
+        return calls.kept_workspace(size, query.device, stream, allocated), None
+    return calls.kept_plan(call, stream, mask_values, allocated)
 
 
 def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
@@ -241,9 +245,9 @@ def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, la
 
 
 def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, scale, layout, deterministic, tile,
-             backward_tile, *, with_lse=True, differentiable=False, mask_values=None):
-    """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or with tiles that are planned
-    once for `mask_values` (where torch does not watch the memory that a call keeps)."""
+             backward_tile, *, with_lse=True, differentiable=False, keeps_memory=False, mask_values=None):
+    """The operator; and besides, without lse, with the backward's kernel compiled beside its own, or (where torch does not watch
+    it) with memory that is kept for the next call, and in it tiles that are planned once for `mask_values`."""
     _check_ranks(query, key, value, layout)
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, lse = _out_like(query, value), _lse_like(query, layout) if with_lse else None
@@ -251,7 +255,7 @@ def _forward(query, key, value, sink, mask, mask_tensors, score, score_tensors, 
     also = (lambda: _expected_backward_call(*inputs, deterministic, tile, backward_tile)) if differentiable else None
     call = _forward_call(*inputs, tile, also)
     stream = _stream(query)
-    workspace, plan = _workspace_and_plan(call, query, stream, mask_values)
+    workspace, plan = _workspace_and_plan(call, query, stream, keeps_memory, mask_values)
     call.run((query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), _address(lse)),
              _address(workspace), stream, [], plan)
     return out, lse
@@ -273,8 +277,8 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
         return call
 
     return calls.remembered(
-        ("forward", mask, score, scale, layout, _in_key(tile), lse is None, *_look(query, key, value, sink),
-         *_identity(mask_tensors), *_identity(score_tensors)), describe)
+        ("forward", mask, score, scale, layout, _in_key(tile), lse is None, _look(query), _look(key), _look(value),
+         _look(sink), *_identity(mask_tensors, score_tensors)), describe)
 
 
 def _in_key(tile: Sequence[int] | None) -> tuple[int, ...]:
@@ -288,8 +292,8 @@ def _is_capturing(query: torch.Tensor) -> bool:
 
 
 def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mask, mask_tensors, score, score_tensors,
-              score_gradients, scale, layout, deterministic, tile, *, mask_values=None):
-    """The operator; and besides, as `_forward`, with tiles that are planned once for `mask_values`."""
+              score_gradients, scale, layout, deterministic, tile, *, keeps_memory=False, mask_values=None):
+    """The operator; and besides, as `_forward`, with memory that is kept."""
     query, key, value = _with_contiguous_rows(query), _with_contiguous_rows(key), _with_contiguous_rows(value)
     out, out_gradient, lse = _with_contiguous_rows(out), _with_contiguous_rows(out_gradient), _with_contiguous_rows(lse)
     if lse_gradient is not None:
@@ -300,7 +304,7 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
     addresses = (query.data_ptr(), key.data_ptr(), value.data_ptr(), _address(sink), out.data_ptr(), lse.data_ptr(),
                  out_gradient.data_ptr(), _address(lse_gradient), *(result.data_ptr() for result in results[:4]))
     stream = _stream(query)
-    workspace, plan = _workspace_and_plan(call, query, stream, mask_values)
+    workspace, plan = _workspace_and_plan(call, query, stream, keeps_memory, mask_values)
     call.run(addresses, _address(workspace), stream, [result.data_ptr() for result in results[4]], plan)
     return results
 
@@ -323,8 +327,8 @@ def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse
 
     return calls.remembered(
         ("backward", deterministic, _in_key(tile), tuple(score_gradients), mask, score, scale, layout,
-         *_look(query, key, value, sink, out, lse, out_gradient, lse_gradient), *_identity(mask_tensors),
-         *_identity(score_tensors)), describe)
+         _look(query), _look(key), _look(value), _look(sink), _look(out), _look(lse), _look(out_gradient), _look(lse_gradient),
+         *_identity(mask_tensors, score_tensors)), describe)
 
 
 def _optional(tensor: torch.Tensor | None, name: str) -> Any:
@@ -405,7 +409,7 @@ class _AtOnce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, sink: Any, inputs: tuple, mask_values: int | None,
                 *score_tensors: Any) -> tuple:
-        output = _forward(*inputs, differentiable=True, mask_values=mask_values)
+        output = _forward(*inputs, differentiable=True, keeps_memory=True, mask_values=mask_values)
         _keep(ctx, inputs, output)
         ctx.mask_values = mask_values
         return output
@@ -415,7 +419,8 @@ class _AtOnce(torch.autograd.Function):
         is_plain = ((out_gradient is None or _is_plain(out_gradient)) and (lse_gradient is None or _is_plain(lse_gradient))
                     and not torch.is_grad_enabled())  # for a second derivative, which the operator refuses
         if is_plain and _nothing_watches():
-            of_inputs = _gradients(ctx, out_gradient, lse_gradient, _backward, mask_values=ctx.mask_values)
+            of_inputs = _gradients(ctx, out_gradient, lse_gradient, _backward, keeps_memory=True,
+                                   mask_values=ctx.mask_values)
         else:
             of_inputs = _differentiate(ctx, out_gradient, lse_gradient)
         return (*of_inputs[:4], None, None, *of_inputs[7])

@@ -296,6 +296,17 @@ class TestAPlanThatIsKept:
         got, query = self.call(device, mask)
         assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
 
+    def test_is_made_anew_in_one_workspace_for_tensors_whose_values_may_change(self, device):
+        sizes = []
+        for length in (40, 400, 56):
+            doc = torch.arange(length, dtype=torch.int32, device=device) // 9
+            got, query = self.call(device, flashspan.masks.causal_document(doc), length)
+            wanted = flashspan.attention(query, query, query, mask="(q // 9 == k // 9) & (q >= k)")
+            assert torch.equal(got, wanted)
+            workspace, = calls._workspaces.values()
+            sizes.append(workspace.numel())
+        assert sizes[0] < sizes[1] == sizes[2]
+
     def test_is_kept_for_values_that_are_fixed(self, device):
         doc = torch.arange(40, device=device) // 7  # int64: what is read is a copy
         mask = flashspan.masks.causal_document(doc).fixed()
@@ -328,6 +339,17 @@ class TestAPlanThatIsKept:
             results = threads.map(lambda _: flashspan.attention(query, query, query, mask="causal"), range(64))
             assert all(torch.equal(result, wanted) for result in results)
         assert len(calls._plans) > 1
+
+    def test_is_made_anew_in_a_threads_own_workspace(self, device):
+        from concurrent.futures import ThreadPoolExecutor
+
+        query = torch.randn(1, 40, 2, 32, device=device).half()
+        mask = flashspan.masks.document(torch.arange(40, dtype=torch.int32, device=device) // 9)
+        wanted = flashspan.attention(query, query, query, mask="q // 9 == k // 9")
+        with ThreadPoolExecutor(4) as threads:
+            results = threads.map(lambda _: flashspan.attention(query, query, query, mask=mask), range(64))
+            assert all(torch.equal(result, wanted) for result in results)
+        assert len(calls._workspaces) > 1
 
     def test_is_let_go_with_many_others(self, device, monkeypatch):
         monkeypatch.setattr(calls, "_MOST_PLANS", 3)
