@@ -57,6 +57,9 @@ Result<BackwardCall> call_of(const flashspan_backward_call* given) {
   call.sink_gradient = reader.read("sink_gradient", read->sink_gradient);
   call.deterministic = read->deterministic != 0;
   if (!reader.done()) return reader.done().error();
+  auto gradients = named_tensors("score_gradients", read->score_gradients, read->score_gradient_count);
+  if (!gradients) return gradients.error();
+  call.score_gradients = *std::move(gradients);
   return call;
 }
 
@@ -88,6 +91,8 @@ Result<AttentionOptions> options_of(const flashspan_options* given) {
     };
   }
   if (read->tuning_file != nullptr) options.tuning_file = read->tuning_file;
+  if (read->cache_path != nullptr) options.cache_path = read->cache_path;
+  if (read->accept_other_nvrtc != 0) options.accept_other_nvrtc = read->accept_other_nvrtc > 0;
   return options;
 }
 

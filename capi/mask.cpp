@@ -18,15 +18,10 @@ struct NamedData {
 
 Result<NamedData> read_data(const flashspan_named_tensor* tensors, std::size_t tensor_count,
                             const flashspan_named_scalar* scalars, std::size_t scalar_count) {
-  if (tensors == nullptr && tensor_count != 0) return null_argument("tensors");
+  auto named = named_tensors("tensors", tensors, tensor_count);
+  if (!named) return named.error();
   if (scalars == nullptr && scalar_count != 0) return null_argument("scalars");
-  NamedData data;
-  for (std::size_t i = 0; i < tensor_count; ++i) {
-    if (tensors[i].name == nullptr || tensors[i].tensor == nullptr) return null_argument("tensors");
-    auto view = view_of(tensors[i].name, tensors[i].tensor);
-    if (!view) return view.error();
-    data.tensors.push_back({tensors[i].name, *view});
-  }
+  NamedData data{*std::move(named), {}};
   for (std::size_t i = 0; i < scalar_count; ++i) {
     const flashspan_named_scalar& scalar = scalars[i];
     if (scalar.name == nullptr) return null_argument("scalars");

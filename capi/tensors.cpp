@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "capi/handles.hpp"
 
@@ -55,6 +56,19 @@ Result<TensorView> view_of(const char* argument, const DLTensor* tensor) {
     row_major *= tensor->shape[axis];
   }
   return view;
+}
+
+Result<std::vector<NamedTensor>> named_tensors(const char* argument, const flashspan_named_tensor* given,
+                                               std::size_t count) {
+  if (given == nullptr && count != 0) return null_argument(argument);
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (given[i].name == nullptr || given[i].tensor == nullptr) return null_argument(argument);
+    auto view = view_of(given[i].name, given[i].tensor);
+    if (!view) return view.error();
+    tensors.push_back({given[i].name, *view});
+  }
+  return tensors;
 }
 
 Result<AttentionShape> shape_of(const flashspan_shape* shape) {

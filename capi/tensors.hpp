@@ -1,10 +1,14 @@
 // tensors.hpp -- DLPack's vocabulary as ours.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/tensor.hpp"
 #include "flashspan/core/types.hpp"
 #include "flashspan/flashspan.h"
+#include "flashspan/mask.hpp"
 
 namespace flashspan::capi {
 
@@ -13,6 +17,9 @@ namespace flashspan::capi {
 [[nodiscard]] Result<DType> dtype_of(const char* argument, DLDataType dtype);
 /// NULL gives a view that is not given. Error: bad_argument, unsupported.
 [[nodiscard]] Result<TensorView> view_of(const char* argument, const DLTensor* tensor);
+/// Error: as of view_of(), and bad_argument for a name or tensor that is NULL.
+[[nodiscard]] Result<std::vector<NamedTensor>> named_tensors(const char* argument, const flashspan_named_tensor* given,
+                                                             std::size_t count);
 /// Error: bad_argument.
 [[nodiscard]] Result<AttentionShape> shape_of(const flashspan_shape* shape);
 

@@ -158,6 +158,10 @@ typedef struct flashspan_options {
   /* As in AttentionOptions; NULL: as the environment says; "": none. */
   const char *service, *service_token, *shared_store, *signing_key_file;
   const char* tuning_file; /* of tuned tiles (tuning.hpp); NULL: as the environment says; "": none */
+  /* Folders and bundles below the cache, ':' between them; NULL: as the environment says; "": none. */
+  const char* cache_path;
+  /* Whether kernels of another version of NVRTC serve: above 0 yes, below 0 no, 0: as the environment says. */
+  int32_t accept_other_nvrtc;
 } flashspan_options;
 
 /* As flashspan::TileConfig. */
@@ -193,6 +197,9 @@ typedef struct flashspan_backward_call {
   flashspan_tile_plan* plan;
   void* stream;
   const flashspan_tile* tile;
+  /* Results, as of BackwardCall: gradients of tensors that the score looks up, by their names in it. */
+  const flashspan_named_tensor* score_gradients;
+  size_t score_gradient_count;
 } flashspan_backward_call;
 
 /* options: NULL for the defaults. */

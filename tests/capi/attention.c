@@ -26,13 +26,19 @@ static void* workspace_of(int64_t bytes) {
   return memory;
 }
 
-/* A causal mask, half of every score, sinks, a gradient of the LSE: values and all gradients. */
+/* A causal mask, half of every score by way of a number and a learned gain of 1, sinks, a gradient of the LSE: values
+ * and all gradients. */
 static void test_both_directions(flashspan_attention* attention, const flashspan_mask* mask) {
   static problem p;
   make_problem(&p);
   flashspan_score *parsed = NULL, *score = NULL;
+  float one = 1, of_gain = NAN;
+  tensor gain_t, of_gain_t;
+  describe(&gain_t, &one, float32, SHAPE(1));
+  describe(&of_gain_t, &of_gain, float32, SHAPE(1));
+  const flashspan_named_tensor gain = {"gain", &gain_t.dl}, gain_gradient = {"gain", &of_gain_t.dl};
   const flashspan_named_scalar half = {"factor", 1, 0, 0.5};
-  CHECK_OK(flashspan_score_parse("score * factor", NULL, 0, &half, 1, &parsed));
+  CHECK_OK(flashspan_score_parse("score * factor * gain[0]", &gain, 1, &half, 1, &parsed));
   CHECK_OK(flashspan_score_to(parsed, cpu, &score));
   flashspan_score_free(parsed);
   const float scale = 0.25f; /* the default, 1 / sqrt(16) */
@@ -49,6 +55,10 @@ static void test_both_directions(flashspan_attention* attention, const flashspan
   backward.lse_gradient = &p.lse_gradient_t.dl;
   backward.sink_gradient = &p.sink_gradient_t.dl;
   backward.deterministic = 1;
+  backward.score_gradient_count = 1;
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT,
+               flashspan_backward_workspace_bytes(attention, &backward, &backward.workspace_bytes));
+  backward.score_gradients = &gain_gradient;
   CHECK_OK(flashspan_forward_workspace_bytes(attention, &forward, &forward.workspace_bytes));
   CHECK_OK(flashspan_backward_workspace_bytes(attention, &backward, &backward.workspace_bytes));
   forward.workspace = workspace_of(forward.workspace_bytes);
@@ -69,6 +79,8 @@ static void test_both_directions(flashspan_attention* attention, const flashspan
     CHECK(fabs(p.value_gradient[i] - slope(&p, &p.value[i], p.sink, 0.5)) < 1e-3);
   }
   for (int h = 0; h < heads; ++h) CHECK(fabs(p.sink_gradient[h] - slope(&p, &p.sink[h], p.sink, 0.5)) < 1e-3);
+  const double step = 1.0 / 64, above = reference(&p, causal, p.sink, 0.5 * (1 + step), NULL, NULL);
+  CHECK(fabs(of_gain - (above - reference(&p, causal, p.sink, 0.5 * (1 - step), NULL, NULL)) / (2 * step)) < 1e-3);
 }
 
 static void test_sharing_a_plan(flashspan_attention* attention, const flashspan_mask* mask) {

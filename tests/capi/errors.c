@@ -50,6 +50,24 @@ static void test_sharing(void) {
 #endif
 }
 
+/* A layer that cannot be opened is told of and done without. */
+static int warnings = 0;
+static void count_warning(void* user, flashspan_log_level level, const char* line) {
+  if (level == FLASHSPAN_LOG_WARNING && strstr(line, "/no/such.fsb") != NULL) ++*(int*)user;
+}
+static void test_layers(void) {
+  flashspan_attention* attention = NULL;
+  const flashspan_options options = {.struct_size = sizeof options,
+                                     .log = count_warning,
+                                     .log_user = &warnings,
+                                     .cache_dir = "",
+                                     .cache_path = "/no/such.fsb",
+                                     .accept_other_nvrtc = 1};
+  CHECK_OK(flashspan_attention_open(cpu, &options, &attention));
+  CHECK(warnings == 1);
+  flashspan_attention_close(attention);
+}
+
 static void test_null(flashspan_attention* attention) {
   flashspan_mask* mask = NULL;
   CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_mask_parse(NULL, NULL, 0, NULL, 0, &mask));
@@ -93,6 +111,7 @@ static void test_messages(flashspan_attention* attention) {
 void test_errors(flashspan_attention* attention) {
   test_structures(attention);
   test_sharing();
+  test_layers();
   test_null(attention);
   test_messages(attention);
 }
