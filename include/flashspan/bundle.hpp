@@ -16,18 +16,18 @@ namespace flashspan {
 /// What is in the bundle, each entry checked. Error: io_error.
 [[nodiscard]] Result<std::vector<CacheEntry>> list_bundle(const std::string& path);
 
-/// Writes the whole entries of a cache into a bundle, in place of what is there; damaged ones are left out.
-/// `keys`: the starts of the keys to take; empty: all. Returns what was written. Error: io_error; bad_argument, for a
-/// key that no entry's begins with.
+/// Writes the whole entries of a cache into a bundle, in place of what is there.
+/// `keys`: the starts of the keys to take; empty: all. Returns all of these, damaged ones, which are left out, as not
+/// valid. Error: io_error; bad_argument, for a key that no entry's begins with.
 [[nodiscard]] Result<std::vector<CacheEntry>> export_cache(const std::optional<std::string>& cache_dir,
                                                            const std::vector<std::string>& keys,
                                                            const std::string& path);
-/// Writes the whole entries of a bundle into a cache. Returns all, those that were left out as not valid.
+/// Writes the whole entries of a bundle into a cache. Returns all, damaged ones, which are left out, as not valid.
 /// Error: io_error.
 [[nodiscard]] Result<std::vector<CacheEntry>> import_bundle(const std::string& path,
                                                             const std::optional<std::string>& cache_dir);
-/// Writes the entries of all bundles into one; of entries with one key, which are alike, that of the first. Damaged
-/// ones are left out. Returns what was written. Error: io_error.
+/// Writes the whole entries of all bundles into one; of entries with one key, which are alike, that of the first.
+/// Returns all; those that no bundle has undamaged are left out, and not valid. Error: io_error.
 [[nodiscard]] Result<std::vector<CacheEntry>> merge_bundles(const std::vector<std::string>& paths,
                                                             const std::string& output);
 

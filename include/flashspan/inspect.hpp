@@ -114,13 +114,13 @@ struct CompileRequest {
 [[nodiscard]] Result<CompiledKernel> compile_spec(const std::string& spec, const std::optional<std::string>& cache_dir,
                                                   const std::optional<std::string>& cache_path);
 
-/// One entry of the disk cache.
+/// One entry of the disk cache or of a bundle.
 struct CacheEntry {
   std::string key;
   std::string spec;      ///< summary line
   std::string metadata;  ///< JSON
   std::int64_t bytes = 0;
-  std::int64_t last_used_unix_seconds = 0;
+  std::int64_t last_used_unix_seconds = 0;  ///< 0: in a bundle, which does not say
   bool valid = false;
   std::string damage;
 };

@@ -108,13 +108,15 @@ Result<std::vector<CacheEntry>> export_cache(const std::optional<std::string>& c
   std::vector<cache::StoredEntry> listed = store->list();
   if (auto known = check_starts(keys, listed); !known) return known.error();
   std::vector<cache::BundledEntry> entries;
-  std::vector<CacheEntry> written;
+  std::vector<CacheEntry> wanted;
   for (cache::StoredEntry& candidate : listed) {
-    if (!candidate.valid || !is_wanted(candidate.key, keys)) continue;
-    auto entry = store->read(candidate.key);
-    if (!entry) continue;  // pruned meanwhile
-    entries.push_back(bundled(candidate.key, *std::move(entry)));
-    written.push_back(api::public_entry(std::move(candidate)));
+    if (!is_wanted(candidate.key, keys)) continue;
+    if (candidate.valid) {
+      auto entry = store->read(candidate.key);
+      if (!entry) continue;  // pruned meanwhile
+      entries.push_back(bundled(candidate.key, *std::move(entry)));
+    }
+    wanted.push_back(api::public_entry(std::move(candidate)));
   }
   if (auto tunings = keys.empty() ? tunings_of(*store) : std::nullopt) {
     cache::StoredEntry listed;
@@ -122,11 +124,11 @@ Result<std::vector<CacheEntry>> export_cache(const std::optional<std::string>& c
     listed.bytes = static_cast<std::int64_t>(tunings->entry.artifact.size());
     listed.metadata = tunings->entry.metadata;
     listed.valid = true;
-    written.push_back(api::public_entry(std::move(listed)));
+    wanted.push_back(api::public_entry(std::move(listed)));
     entries.push_back(*std::move(tunings));
   }
   if (auto done = cache::write_bundle(path, std::move(entries)); !done) return done.error();
-  return written;
+  return wanted;
 }
 
 Result<std::vector<CacheEntry>> import_bundle(const std::string& path, const std::optional<std::string>& cache_dir) {
@@ -149,18 +151,18 @@ Result<std::vector<CacheEntry>> merge_bundles(const std::vector<std::string>& pa
   std::map<cache::KernelKey, cache::StoredEntry> by_key;
   for (const std::string& path : paths) {
     const auto done = for_each_item(path, [&](ReadItem item) -> Result<void> {
-      if (!item.entry) return {};
-      entries.push_back(bundled(item.listed.key, *std::move(item.entry)));
-      by_key.try_emplace(item.listed.key, std::move(item.listed));
+      if (item.entry) entries.push_back(bundled(item.listed.key, *std::move(item.entry)));
+      cache::StoredEntry& known = by_key[item.listed.key];
+      if (!known.valid) known = std::move(item.listed);
       return {};
     });
     if (!done) return done.error();
   }
   if (auto done = cache::write_bundle(output, std::move(entries)); !done) return done.error();
-  std::vector<CacheEntry> written;
-  written.reserve(by_key.size());
-  for (auto& [key, listed] : by_key) written.push_back(api::public_entry(std::move(listed)));
-  return written;
+  std::vector<CacheEntry> all;
+  all.reserve(by_key.size());
+  for (auto& [key, listed] : by_key) all.push_back(api::public_entry(std::move(listed)));
+  return all;
 }
 
 }  // namespace flashspan

@@ -100,10 +100,43 @@ TEST_F(Bundles, ADamagedOneIsFoundAndItsEntryNotTaken) {
   EXPECT_EQ(verified.json()["damaged"], 1);
   EXPECT_EQ(run_command({"cache", "import", folder_ / "first.fsb", "--cache-dir", folder_ / "c"}).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c"));
+  const Outcome exported = run_command({"bundle", "export", folder_ / "first.fsb", folder_ / "e"});
+  EXPECT_EQ(exported.exit_code, 2);
+  EXPECT_THAT(exported.err, HasSubstr("1 damaged entries"));
+  EXPECT_THAT(exported.out, HasSubstr("wrote 0 entries"));
+  const Outcome merged = run_command({"bundle", "merge", folder_ / "first.fsb", "-o", folder_ / "m.fsb", "--json"});
+  EXPECT_EQ(merged.exit_code, 2);
+  EXPECT_FALSE(merged.json()["entries"][0]["valid"].get<bool>());
+  EXPECT_THAT(keys_in("m.fsb"), testing::IsEmpty());
   write_text(folder_ / "first.fsb", text.substr(0, 70));
   const Outcome refused = run_command({"bundle", "ls", folder_ / "first.fsb"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("shorter"));
+}
+
+TEST_F(Bundles, ADamagedEntryThatAnotherBundleHasWholeIsNotMissed) {
+  std::string text = read_text(folder_ / "first.fsb");
+  text[text.size() - 40] ^= 1;
+  write_text(folder_ / "damaged.fsb", text);
+  for (const std::string merged : {"damaged.fsb first.fsb", "first.fsb damaged.fsb"}) {
+    const std::size_t space = merged.find(' ');
+    const Outcome outcome = run_command({"bundle", "merge", folder_ / merged.substr(0, space),
+                                         folder_ / merged.substr(space + 1), "-o", folder_ / "merged.fsb"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(read_text(folder_ / "merged.fsb") == read_text(folder_ / "first.fsb"));
+  }
+}
+
+TEST_F(Bundles, ACacheWithADamagedEntryIsExportedWithoutItAndTheCommandSaysSo) {
+  const std::string cache = folder_ / "cache";
+  ASSERT_EQ(run_command({"bundle", "export", folder_ / "first.fsb", cache}).exit_code, 0);
+  for (const auto& file : std::filesystem::recursive_directory_iterator(cache)) {
+    if (file.is_regular_file()) std::filesystem::resize_file(file.path(), file.file_size() - 1);
+  }
+  const Outcome outcome = run_command({"cache", "export", folder_ / "second.fsb", "--cache-dir", cache});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("1 damaged entries"));
+  EXPECT_THAT(keys_in("second.fsb"), testing::IsEmpty());
 }
 
 /// A bundle of one kernel, built with results of tuning.

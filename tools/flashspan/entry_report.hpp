@@ -12,5 +12,8 @@ namespace flashspan::tool {
 [[nodiscard]] Json metadata_of(const CacheEntry& entry);
 [[nodiscard]] Json to_json(const CacheEntry& entry);
 void print_entries(const std::vector<CacheEntry>& entries);
+[[nodiscard]] std::vector<CacheEntry> damaged_among(const std::vector<CacheEntry>& entries);
+/// Ok if none of the entries is damaged; else prints how many of `argument` are, what is taken being `takes`.
+[[nodiscard]] ExitCode report_damaged(const char* argument, const std::vector<CacheEntry>& entries, const char* takes);
 
 }  // namespace flashspan::tool

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -56,21 +55,19 @@ Json report_of(const std::vector<CacheEntry>& entries) {
   return report;
 }
 
-std::vector<CacheEntry> damaged_among(const std::vector<CacheEntry>& entries) {
-  std::vector<CacheEntry> damaged;
-  std::copy_if(entries.begin(), entries.end(), std::back_inserter(damaged),
-               [](const CacheEntry& entry) { return !entry.valid; });
-  return damaged;
-}
-
-ExitCode report(const char* verb, const BundleOptions& options, const std::vector<CacheEntry>& entries) {
+void print_report(const char* verb, const BundleOptions& options, const std::vector<CacheEntry>& entries) {
   if (options.json) {
     print_json(report_of(entries));
-    return ExitCode::ok;
+    return;
   }
   if (!entries.empty()) print_entries(entries);
-  std::printf("%s %zu entries\n", verb, entries.size());
-  return ExitCode::ok;
+  std::printf("%s %zu entries\n", verb, entries.size() - damaged_among(entries).size());
+}
+
+/// Prints what was done with the entries. Damaged ones among them are left out, which is an error.
+ExitCode report_moved(const BundleOptions& options, const std::vector<CacheEntry>& entries) {
+  print_report("wrote", options, entries);
+  return report_damaged("BUNDLE", entries, "whole entries; the others were taken");
 }
 
 /// The requests of a manifest's kernels, which compile into `cache`, each with those of `tunings` that are about it.
@@ -157,13 +154,15 @@ ExitCode run_build(const BundleOptions& options) {
   }
   const auto written = export_cache(cache->path(), {}, options.output);
   if (!written) return report_error(written.error(), options.json);
-  return report("wrote", options, *written);
+  print_report("wrote", options, *written);
+  return ExitCode::ok;
 }
 
 ExitCode run_list(const BundleOptions& options) {
   const auto entries = list_bundle(options.bundle);
   if (!entries) return report_error(entries.error(), options.json);
-  return report("found", options, *entries);
+  print_report("found", options, *entries);
+  return ExitCode::ok;
 }
 
 ExitCode run_verify(const BundleOptions& options) {
@@ -179,22 +178,19 @@ ExitCode run_verify(const BundleOptions& options) {
     if (!damaged.empty()) print_entries(damaged);
     std::printf("checked %zu entries\n", entries->size());
   }
-  if (damaged.empty()) return ExitCode::ok;
-  return report_error({ErrorCode::bad_argument, "BUNDLE", std::to_string(damaged.size()) + " damaged entries",
-                       "whole entries; damaged ones are never used", ""},
-                      false);
+  return report_damaged("BUNDLE", damaged, "whole entries; damaged ones are never used");
 }
 
 ExitCode run_merge(const BundleOptions& options) {
   const auto written = merge_bundles(options.bundles, options.output);
   if (!written) return report_error(written.error(), options.json);
-  return report("wrote", options, *written);
+  return report_moved(options, *written);
 }
 
 ExitCode run_export(const BundleOptions& options) {
   const auto entries = import_bundle(options.bundle, options.folder);
   if (!entries) return report_error(entries.error(), options.json);
-  return report("wrote", options, *entries);
+  return report_moved(options, *entries);
 }
 
 }  // namespace

@@ -76,9 +76,7 @@ ExitCode run_show(const CacheOptions& options) {
 ExitCode run_verify(const CacheOptions& options) {
   const auto entries = list_cache(options.cache_dir);
   if (!entries) return report_error(entries.error(), options.json);
-  std::vector<CacheEntry> damaged;
-  std::copy_if(entries->begin(), entries->end(), std::back_inserter(damaged),
-               [](const CacheEntry& entry) { return !entry.valid; });
+  const std::vector<CacheEntry> damaged = damaged_among(*entries);
   if (options.json) {
     Json report = report_of(options, damaged);
     report["checked"] = entries->size();
@@ -88,10 +86,7 @@ ExitCode run_verify(const CacheOptions& options) {
     if (!damaged.empty()) print_entries(damaged);
     print_total("checked", options, *entries);
   }
-  if (damaged.empty()) return ExitCode::ok;
-  return report_error({ErrorCode::bad_argument, "cache", std::to_string(damaged.size()) + " damaged entries",
-                       "whole entries; damaged ones are rebuilt when next used", ""},
-                      false);
+  return report_damaged("cache", damaged, "whole entries; damaged ones are rebuilt when next used");
 }
 
 ExitCode run_prune(const CacheOptions& options) {
@@ -120,33 +115,29 @@ ExitCode run_prune(const CacheOptions& options) {
   return ExitCode::ok;
 }
 
-/// Prints what was done with the entries. Damaged ones among them are left out, which is an error.
-ExitCode report_moved(const char* verb, const CacheOptions& options, const std::vector<CacheEntry>& entries) {
-  std::vector<CacheEntry> damaged;
-  std::copy_if(entries.begin(), entries.end(), std::back_inserter(damaged),
-               [](const CacheEntry& entry) { return !entry.valid; });
+/// Prints what was done with the entries of `argument`. Damaged ones among them are left out, which is an error.
+ExitCode report_moved(const char* verb, const char* argument, const CacheOptions& options,
+                      const std::vector<CacheEntry>& entries) {
+  const std::vector<CacheEntry> damaged = damaged_among(entries);
   if (options.json) {
     print_json(report_of(options, entries));
   } else {
     if (!damaged.empty()) print_entries(damaged);
     std::printf("%s %zu entries\n", verb, entries.size() - damaged.size());
   }
-  if (damaged.empty()) return ExitCode::ok;
-  return report_error({ErrorCode::bad_argument, "BUNDLE", std::to_string(damaged.size()) + " damaged entries",
-                       "whole entries; the others were taken", ""},
-                      false);
+  return report_damaged(argument, damaged, "whole entries; the others were taken");
 }
 
 ExitCode run_export(const CacheOptions& options) {
   const auto written = export_cache(options.cache_dir, options.keys, options.bundle);
   if (!written) return report_error(written.error(), options.json);
-  return report_moved("wrote", options, *written);
+  return report_moved("wrote", "cache", options, *written);
 }
 
 ExitCode run_import(const CacheOptions& options) {
   const auto read = import_bundle(options.bundle, options.cache_dir);
   if (!read) return report_error(read.error(), options.json);
-  return report_moved("imported", options, *read);
+  return report_moved("imported", "BUNDLE", options, *read);
 }
 
 /// A kernel of Triton's into the cache.
@@ -234,7 +225,7 @@ void add_cache(CLI::App& application, ChosenCommand& chosen) {
   CLI::App* prune = add("prune", "Remove entries, the longest unused first", run_prune);
   prune->add_option("--max-size,--max-bytes", options->max_bytes, "Keep at most this much, e.g. 512M")
       ->type_name("SIZE");
-  prune->add_option("--older-than", options->older_than, "Remove what was last used before, e.g. 30d")
+  prune->add_option("--older-than,--older", options->older_than, "Remove what was last used before, e.g. 30d")
       ->type_name("TIME");
   CLI::App* to_bundle = add("export", "Write entries into a bundle, a file to be shipped", run_export);
   to_bundle->add_option("BUNDLE", options->bundle, "File to write")->required();
