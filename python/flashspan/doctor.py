@@ -9,7 +9,7 @@ from . import _core
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine: "driver", "nvrtc", "gpu 0", "cpu", "llvm", "cache". `remedy` is empty if it is ok."""
+    """One part of the machine: "driver", "nvrtc", "gpu 0", "cpu", "llvm", "network", "cache". `remedy` is empty if it is ok."""
 
     subject: str
     ok: bool

@@ -98,10 +98,12 @@ Finding examine_network() {
 }
 
 Finding examine_cache(const std::optional<std::string>& cache_dir) {
+  const std::string remedy = "export FLASHSPAN_CACHE_DIR=<a directory that you can write to>";
   const std::string folder = cache_directory(cache_dir);
-  if (!folder.empty()) return {"cache", true, folder, ""};
-  return {"cache", false, "no directory can be used; kernels are kept in memory only",
-          "export FLASHSPAN_CACHE_DIR=<a directory that you can write to>"};
+  if (folder.empty()) return {"cache", false, "no directory can be used; kernels are kept in memory only", remedy};
+  if (api::can_be_written(folder)) return {"cache", true, folder, ""};
+  return {"cache", false, folder + " cannot be written to; what it has is used, new kernels are kept in memory only",
+          remedy};
 }
 
 }  // namespace

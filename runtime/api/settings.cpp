@@ -25,16 +25,6 @@ std::optional<std::string> absolute_only(std::optional<std::string> path) {
   return path;
 }
 
-/// True if the folder, or the nearest folder above it that exists, can be written to.
-bool can_be_written(std::filesystem::path folder) {
-  std::error_code failed;
-  while (!std::filesystem::exists(folder, failed)) {
-    if (!folder.has_parent_path() || folder.parent_path() == folder) return false;
-    folder = folder.parent_path();
-  }
-  return std::filesystem::is_directory(folder, failed) && ::access(folder.c_str(), W_OK | X_OK) == 0;
-}
-
 /// <temp>/flashspan-<uid>, made with mode 0700. Others may have made it first, in a place that anyone can write to; it
 /// is used only if it is a folder (not a link) that belongs to us and that nobody else can enter.
 std::optional<std::filesystem::path> private_temp_folder(const Settings& settings) {
@@ -84,6 +74,15 @@ Settings read_settings(const Environment& environment) {
 const Settings& settings() {
   static const Settings read = read_settings(process_environment);
   return read;
+}
+
+bool can_be_written(std::filesystem::path folder) {
+  std::error_code failed;
+  while (!std::filesystem::exists(folder, failed)) {
+    if (!folder.has_parent_path() || folder.parent_path() == folder) return false;
+    folder = folder.parent_path();
+  }
+  return std::filesystem::is_directory(folder, failed) && ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
 std::optional<std::filesystem::path> cache_folder(const Settings& settings, const std::optional<std::string>& chosen) {

@@ -48,6 +48,8 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// last. `chosen` overrules the environment; an empty one means memory only.
 [[nodiscard]] std::optional<std::filesystem::path> cache_folder(const Settings& settings,
                                                                 const std::optional<std::string>& chosen);
+/// True if the folder, or the nearest folder above it that exists, can be written to.
+[[nodiscard]] bool can_be_written(std::filesystem::path folder);
 /// Where the source of a kernel that does not compile goes, first choice first.
 [[nodiscard]] std::vector<std::filesystem::path> dump_folders(const Settings& settings,
                                                               const std::optional<std::filesystem::path>& cache);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -187,8 +188,7 @@ TEST(Cache, EntriesAreListedShownVerifiedAndPruned) {
   EXPECT_EQ(flashspan_command({"cache", "verify", "--cache-dir", folder.path()}).exit_code, 0);
 
   EXPECT_EQ(flashspan_command({"cache", "prune", "--cache-dir", folder.path()}).exit_code, 2);
-  const Outcome kept =
-      flashspan_command({"cache", "prune", "--older-than", "1d", "--cache-dir", folder.path(), "--json"});
+  const Outcome kept = flashspan_command({"cache", "prune", "--older", "1d", "--cache-dir", folder.path(), "--json"});
   ASSERT_EQ(kept.exit_code, 0) << kept.err;
   EXPECT_EQ(kept.json()["entries"].size(), 0U);
   const Outcome pruned =
@@ -241,6 +241,16 @@ TEST(Doctor, EverySubjectIsReportedAndWhatIsMissingHasARemedy) {
   }
   for (const char* subject : {"driver", "nvrtc", "cpu", "llvm", "cache"}) EXPECT_THAT(subjects, HasSubstr(subject));
   EXPECT_THAT(report["devices"].dump(), HasSubstr("cpu"));
+}
+
+TEST(Doctor, ACacheThatCannotBeWrittenToIsAFinding) {
+  const Folder folder;
+  write_text(folder / "file", "");
+  const auto report = flashspan_command({"doctor", "--cache-dir", folder / "file/cache", "--json"}).json();
+  const auto cache = std::ranges::find_if(report["findings"], [](const auto& it) { return it["subject"] == "cache"; });
+  ASSERT_NE(cache, report["findings"].end());
+  EXPECT_FALSE((*cache)["ok"].get<bool>());
+  EXPECT_THAT((*cache)["detail"].get<std::string>(), HasSubstr("file/cache cannot be written to"));
 }
 
 TEST(Doctor, TextHasALineASubject) {
