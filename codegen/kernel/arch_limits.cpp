@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 namespace flashspan::kernel {
 namespace {
@@ -17,6 +18,11 @@ constexpr std::array table{
     ArchLimits{121, 100 * kibibyte, 99 * kibibyte, 24, 48}};
 
 }  // namespace
+
+Result<void> check_arch(Arch arch) {
+  if (arch.number >= oldest_arch) return {};
+  return Error{ErrorCode::unsupported, "arch", to_string(arch), "sm_" + std::to_string(oldest_arch) + " or later", ""};
+}
 
 ArchLimits arch_limits(Arch arch) {
   const auto* const found = std::ranges::find(table, arch.number, &ArchLimits::number);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "flashspan/core/error.hpp"
 #include "flashspan/core/types.hpp"
 
 namespace flashspan::kernel {
@@ -17,12 +18,16 @@ struct ArchLimits {
   int warps = 0;
 };
 
+inline constexpr int oldest_arch = 80;  ///< the first with asynchronous copies and bfloat16 products
 inline constexpr std::int64_t reserved_shared_bytes = 1024;  ///< that the driver takes for every block, from 8.0 on
 inline constexpr int registers_per_multiprocessor = 65536;   ///< and per block, on all of them
 inline constexpr int most_registers_per_thread = 255;
 inline constexpr int most_threads_per_block = 1024;
 inline constexpr int threads_per_warp = 32;
 inline constexpr int register_granule = 8;  ///< a thread's registers are given out in multiples of it
+
+/// Error: unsupported, for an architecture that no kernel runs on.
+[[nodiscard]] Result<void> check_arch(Arch arch);
 
 /// Of an architecture that is not in the table, the smallest of every number.
 [[nodiscard]] ArchLimits arch_limits(Arch arch);

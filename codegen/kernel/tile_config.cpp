@@ -326,6 +326,7 @@ bool is_in_table(const KernelSpec& spec) {
 
 Result<TileConfig> default_tile(const KernelSpec& spec, bool light_mask) {
   if (spec.target.kind == DeviceKind::cpu) return cpu_tile;
+  if (const auto served = check_arch(spec.target.arch); !served) return served.error();
   if (const auto fits = check_head_dim("head_dim_qk", spec.head_dim_qk); !fits) return fits.error();
   if (const auto fits = check_head_dim("head_dim_v", spec.head_dim_v); !fits) return fits.error();
   const std::int64_t limit = shared_memory_limit(spec.target.arch);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/kernel/arch_limits.hpp"
 #include "flashspan/inspect.hpp"
 #include "runtime/api/backends.hpp"
 #include "runtime/api/kernel_records.hpp"
@@ -89,6 +90,9 @@ Result<CheckedRequest> checked(const CompileRequest& request) {
   sizes.head_dim_v = request.head_dim_v;
   if (auto served = attention::check_dtype_and_head_dims(request.dtype, sizes, DeviceKind::cuda); !served) {
     return served.error();
+  }
+  for (const Arch& arch : request.archs) {
+    if (auto served = kernel::check_arch(arch); !served) return served.error();
   }
   CheckedRequest checked{.request = request, .score_gradients = {}};
   auto score_gradients = attention::score_gradient_names(checked.score(), request.score_gradients);

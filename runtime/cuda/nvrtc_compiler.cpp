@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "codegen/kernel/arch_limits.hpp"
 #include "runtime/cuda/cubin.hpp"
 #include "runtime/cuda/ptxas_report.hpp"
 
@@ -140,8 +141,8 @@ Result<void> NvrtcCompiler::check(const kernel::SourceText& source, Arch arch) c
   }
   if (!std::binary_search(library_.archs.begin(), library_.archs.end(), arch.number)) {
     return Error{ErrorCode::unsupported, "arch", to_string(arch) + " with " + identity(),
-                 "sm_" + std::to_string(library_.archs.front()) + " to sm_" + std::to_string(library_.archs.back()) +
-                     "; sm_100 and sm_120 need NVRTC 12.8 or later",
+                 "sm_" + std::to_string(std::max(library_.archs.front(), kernel::oldest_arch)) + " to sm_" +
+                     std::to_string(library_.archs.back()) + "; sm_100 and sm_120 need NVRTC 12.8 or later",
                  library_.path};
   }
   return {};

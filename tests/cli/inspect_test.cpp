@@ -84,6 +84,19 @@ TEST(Explain, UnknownArchitecturesAreRefused) {
               testing::AllOf(HasSubstr("--arch"), HasSubstr("gfx942"), HasSubstr("sm_90a")));
 }
 
+TEST(Architectures, ThatNoKernelRunsOnAreRefusedInOneLine) {
+  const std::vector<std::vector<std::string>> commands{
+      {"explain", "--mask", "causal", "--arch", "sm_75"},
+      {"compile", "--mask", "causal", "--arch", "sm_80,sm_75"},
+      {"compile", "--mask", "causal", "--arch", "sm_75", "--head-dim", "64", "--emit-ptx", "/nonexistent"},
+      {"tune", "--dry-run", "--device", "sm_75"}};
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = flashspan_command(command);
+    EXPECT_EQ(outcome.exit_code, 2) << command[0];
+    EXPECT_THAT(outcome.error_lines(), testing::ElementsAre("flashspan: arch: got sm_75; takes sm_80 or later"));
+  }
+}
+
 /// True if the machine's doctor finds NVRTC.
 bool has_nvrtc() {
   const auto report = flashspan_command({"doctor", "--json"}).json();
