@@ -5,6 +5,8 @@
 #include <sstream>
 #include <string>
 
+#include "codegen/kernel/arch_limits.hpp"
+#include "codegen/kernel/resource_model.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "codegen/mask/program.hpp"
 #include "runtime/attention/validate.hpp"
@@ -80,16 +82,6 @@ Result<void> check_family(const KernelSpec& spec) {
   return {};
 }
 
-Result<void> check_tile(const KernelSpec& spec) {
-  for (const bool light : {true, false}) {
-    const auto tile = default_tile(spec, light);
-    if (!tile) return tile.error();
-    if (*tile == spec.tile) return {};
-  }
-  return bad_field("block_m", std::to_string(spec.tile.block_m) + " and the other numbers of the tile",
-                   "the tile that is chosen for the other fields");
-}
-
 }  // namespace
 
 Result<void> check_spec(const KernelSpec& spec) {
@@ -97,7 +89,8 @@ Result<void> check_spec(const KernelSpec& spec) {
   sizes.head_dim_qk = spec.head_dim_qk;
   sizes.head_dim_v = spec.head_dim_v;
   auto checked = check_dtype_and_head_dims(spec.dtype, sizes, spec.target.kind);
-  for (const auto check : {check_mask, check_score, check_family, check_tile}) {
+  if (checked && spec.target.kind == DeviceKind::cuda) checked = kernel::check_arch(spec.target.arch);
+  for (const auto check : {check_mask, check_score, check_family, kernel::check_tile}) {
     if (checked) checked = check(spec);
   }
   return checked;

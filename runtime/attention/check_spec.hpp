@@ -7,7 +7,7 @@
 namespace flashspan::attention {
 
 /// Every field is checked against the others and the programs against their canonical text, so that what passes gives
-/// kernels of this library and of sizes that it chooses itself, and nothing else.
+/// kernels of this library, with tiles that its templates take, and nothing else.
 /// Error: bad_argument, unsupported; they name the field.
 [[nodiscard]] Result<void> check_spec(const kernel::KernelSpec& spec);
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "codegen/kernel/resource_model.hpp"
 #include "codegen/kernel/tile_config.hpp"
 #include "flashspan/mask.hpp"
 #include "runtime/api/states.hpp"
@@ -59,6 +60,15 @@ TEST(CheckSpec, TakesEverySpecThatACallMayHave) {
   }
 }
 
+TEST(CheckSpec, TakesEveryTileThatACallMayAskFor) {
+  for (KernelSpec spec : specs_of_calls()) {
+    for (const TileConfig& tile : kernel::legal_tiles(spec)) {
+      spec.tile = tile;
+      EXPECT_EQ(attention::check_spec(spec).has_value(), kernel::check_tile(spec).has_value()) << spec.to_text();
+    }
+  }
+}
+
 TEST(CheckSpec, RefusesWhatNoCallHasAndNamesTheField) {
   attention::SpecChoice choice;
   choice.direction = Direction::backward;
@@ -81,8 +91,9 @@ TEST(CheckSpec, RefusesWhatNoCallHasAndNamesTheField) {
       {"'family'", [](KernelSpec& spec) { spec.target.arch = {80, 0}; }},
       {"'two_passes'", [](KernelSpec& spec) { spec.direction = Direction::forward, spec.two_passes = true; }},
       {"'split_rows'", [](KernelSpec& spec) { spec.split_rows = true; }},
-      {"'block_m'", [](KernelSpec& spec) { spec.tile.block_m = 1 << 20; }},
-      {"'block_m'", [](KernelSpec& spec) { spec.tile.num_stages += 1; }},
+      {"arch", [](KernelSpec& spec) { spec.target.arch = {75, 0}; }},
+      {"tile", [](KernelSpec& spec) { spec.tile.block_m = 1 << 20; }},
+      {"tile", [](KernelSpec& spec) { spec.tile.num_warps += 1; }},
   };
   for (const auto& [name, spoil] : faults) {
     KernelSpec bad = good;

@@ -68,7 +68,7 @@ TEST(ServiceRequests, OfAnotherFormAreRefusedAndTheFieldNamed) {
       {"'spec'", with("spec", 7)},
       {"spec field", with("spec", "source = __global__ void f() {}")},
       {"'source'", with("spec", spec + "source = __global__ void f() {}\n")},
-      {"'block_m'",
+      {"tile: got 999x",
        with("spec", spec.substr(0, spec.find("block_m")) + "block_m = 999\n" + spec.substr(spec.find("block_n")))},
       {"'spec'", with("spec", spec + std::string(1 << 18, '#'))},
       {"'key'", without("key")},
