@@ -81,6 +81,25 @@ TEST_F(Tune, ShardsTogetherTuneEverythingOnce) {
   EXPECT_EQ(records_in("all.jsonl").size(), 8U);
 }
 
+TEST_F(Tune, AShareWithoutKernelsLeavesAFileToMerge) {
+  const std::string part = folder_ / "part.jsonl";
+  const Outcome tuned = tune({"--direction", "forward", "--shard", "1/2", "--out", part});
+  if (tuned.exit_code == 3) GTEST_SKIP() << tuned.err;
+  EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_EQ(tuned.json()["kernels"].size(), 0U);
+  EXPECT_EQ(run_command({"tune", "merge", part, "-o", folder_ / "all.jsonl"}).exit_code, 0);
+  EXPECT_EQ(run_command({"tune", "merge", part, folder_ / "lost.jsonl", "-o", folder_ / "all.jsonl"}).exit_code, 2);
+}
+
+TEST_F(Tune, AFileThatCannotBeWrittenIsAnErrorBeforeAnythingIsMeasured) {
+  write_text(folder_ / "file", "");
+  const Outcome refused = tune({"--direction", "forward", "--out", folder_ / "file/part.jsonl"});
+  if (refused.exit_code == 3) GTEST_SKIP() << refused.err;
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("file/part.jsonl"));
+  EXPECT_FALSE(refused.json().contains("kernels"));
+}
+
 TEST_F(Tune, ResultsTravelInBundles) {
   const Outcome tuned = tune({"--direction", "forward"});
   if (tuned.exit_code == 3) GTEST_SKIP() << tuned.err;

@@ -201,6 +201,10 @@ ExitCode run_tune(const TuneCommandOptions& options) {
   if (!options.out.empty()) opening.tuning_file = options.out;
   auto attention = Attention::open(*device, opening);
   if (!attention) return report_error(attention.error(), options.json);
+  if (!options.out.empty()) {  // of a share without kernels too: in a merge, a file that is missing is a share that is
+    if (auto made = merge_tuning_records(options.out, {}); !made) return report_error(made.error(), options.json);
+  }
+  if (tasks.empty() && !options.json) std::printf("no kernels in share %s\n", options.shard.c_str());
   Json report{{"kernels", Json::array()}};
   ExitCode code = ExitCode::ok;
   for (const Task& task : tasks) {
