@@ -20,8 +20,13 @@ def receive(level: int, text: str) -> None:
 def follow_environment() -> None:
     """FLASHSPAN_LOG sets the logger's level, as it does for the command, unless the program has set one. The sink that it
     may name behind a colon is the command's; here Python's handlers say where lines go."""
-    level = _NAMES.get(os.environ.get("FLASHSPAN_LOG", "").partition(":")[0])
-    if level is None or logger.level != logging.NOTSET:
+    name = os.environ.get("FLASHSPAN_LOG", "").partition(":")[0]
+    level = _NAMES.get(name)
+    if level is None:
+        if name:
+            logger.warning("FLASHSPAN_LOG: got %s; takes debug, info, warning, error or off; using warning", name)
+        return
+    if logger.level != logging.NOTSET:
         return
     logger.setLevel(level)
     if level < logging.WARNING and not logging.getLogger().handlers:

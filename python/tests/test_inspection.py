@@ -1,6 +1,7 @@
 """What the package says about masks, kernels and the machine."""
 
 import logging
+import os
 import pickle
 import struct
 import subprocess
@@ -93,6 +94,13 @@ def test_compiles_are_logged(caplog, device):
     with caplog.at_level(logging.DEBUG, logger="flashspan"):
         flashspan.attention(query, query, query, mask="(q * 7 - k) % 5 != 2")
     assert any(record.name == "flashspan" and "forward" in record.getMessage() for record in caplog.records)
+
+
+def test_a_level_that_does_not_read_is_told_of():
+    program = "import numpy, flashspan; query = numpy.zeros((1, 4, 1, 16), numpy.float32); flashspan.attention(query, query, query)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False,
+                          env={**os.environ, "FLASHSPAN_LOG": "loud"})
+    assert "FLASHSPAN_LOG: got loud; takes debug" in done.stderr
 
 
 def test_errors_survive_pickling():
