@@ -1,5 +1,7 @@
 """flashspan.compat.flex against FlexAttention's definition, mapped over every pair."""
 
+import inspect
+
 import pytest
 import torch
 from torch.nn.attention import flex_attention as torch_flex
@@ -99,6 +101,15 @@ class TestValues:
         block_mask = create_block_mask(lambda b, h, q, k: (q + b) >= k, 2, None, 61, 90)
         got = flex_attention(*inputs, block_mask=block_mask, enable_gqa=True, return_lse=True)
         assert_same(inputs, got, wanted_of(reference.dense_mask(lambda b, h, q, k: (q + b) >= k, 2, 1, 61, 90)), units=32)
+
+
+@pytest.mark.parametrize("ours, theirs", [(flex_attention, torch_flex.flex_attention),
+                                          (create_block_mask, torch_flex.create_block_mask)], ids=["attention", "mask"])
+def test_every_argument_of_torch_is_taken_in_its_place(ours, theirs):
+    def arguments_of(function):
+        return [(name, argument.kind, argument.default) for name, argument in inspect.signature(function).parameters.items()]
+
+    assert arguments_of(ours) == arguments_of(theirs)
 
 
 def test_the_results_that_are_asked_for(device):
