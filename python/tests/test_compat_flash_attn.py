@@ -69,6 +69,14 @@ class TestFixedLength:
         assert_same(inputs, got[:2], lambda *exact: reference.attention(
             *exact, visible_by(60, 83, True), score_by(60, 83, softcap, slopes), scale=0.4), units=64)
 
+    def test_a_soft_cap_in_a_tensor_is_read_by_every_call(self, device):
+        query, cap = batched(device)[0], torch.tensor(0.5)
+        first = flash_attn_func(query, query, query, softcap=cap)
+        cap.fill_(30.0)
+        second = flash_attn_func(query, query, query, softcap=cap)
+        assert not torch.equal(first, second)
+        assert torch.equal(second, flash_attn_func(query, query, query, softcap=30.0))
+
     def test_alibi_without_a_mask_looks_both_ways(self, device):
         inputs, slopes = batched(device), torch.rand(4) / 8
         got = flash_attn_func(*inputs, alibi_slopes=slopes.to(device), return_attn_probs=True)
