@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import calls
 from .errors import BadArgumentError, UnsupportedError
@@ -41,6 +42,8 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     """(out, lse): see `flashspan.attention`. Without `return_lse`, lse may be None. Tiles are those of `Config.tile`; without
     any, the library chooses."""
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
+    if forward_ad._current_level >= 0:
+        _refuse_tangents(*inputs[:4], *inputs[7])
     if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
         return torch.ops.flashspan.attention.default(*inputs)
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
@@ -48,6 +51,12 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     if torch.is_grad_enabled() and _requires_grad(query, key, value, sink, score_tensors):
         return _differentiable_at_once(query, key, value, sink, inputs, values, *score_tensors)
     return _forward(*inputs, with_lse=return_lse, keeps_memory=True, mask_values=values)
+
+
+def _refuse_tangents(*tensors: torch.Tensor | None) -> None:
+    """For forward-mode differentiation, in which torch takes an operator that has no rule for it for a constant."""
+    if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise UnsupportedError("attention", "a derivative in forward mode (torch.func.jvp)", "derivatives in reverse mode")
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,

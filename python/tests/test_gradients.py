@@ -96,6 +96,17 @@ def test_only_through_lse(device):
     assert_close(query.grad, exact.grad, torch.float16, units=32)
 
 
+def test_forward_mode_is_refused_where_it_would_give_zeros(device):
+    query = torch.randn(1, 20, 2, 16, device=device).half()
+    with pytest.raises(flashspan.UnsupportedError, match="forward mode"):
+        torch.func.jvp(lambda key: flashspan.attention(query, key, query), (query,), (query,))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(query, query)
+        with pytest.raises(flashspan.UnsupportedError, match="forward mode"):
+            flashspan.attention(query, query, dual)
+        assert flashspan.attention(query, query, query).shape == query.shape
+
+
 def test_an_expanded_key_takes_the_sum_of_its_gradients(device):
     query = torch.randn(3, 20, 2, 16, device=device).half()
     key = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
