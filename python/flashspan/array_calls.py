@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import calls
 from .errors import BadArgumentError
-from .tensors import address_of, converted, description, is_numpy, library_dtype
+from .tensors import address_of, converted, description, is_numpy, library_dtype, readable
 
 if TYPE_CHECKING:
     import numpy
@@ -21,6 +21,7 @@ def attention(query: numpy.ndarray, key: numpy.ndarray, value: numpy.ndarray, ma
     """(out, lse): see `flashspan.attention`."""
     import numpy as np
 
+    calls.check_scale(scale)
     bshd = layout == "bshd"
     for name, array in (("key", key), ("value", value)):
         if not is_numpy(array):
@@ -51,5 +52,4 @@ def _with_contiguous_rows(array: numpy.ndarray, name: str) -> numpy.ndarray:
 
     library_dtype(array, name)
     contiguous = array.ndim == 0 or array.strides[-1] == array.itemsize or array.shape[-1] == 1
-    aligned = not any(stride % array.itemsize for stride in array.strides)
-    return array if contiguous and aligned else np.ascontiguousarray(array)
+    return readable(array) if contiguous else np.ascontiguousarray(array)

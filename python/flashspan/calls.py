@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
@@ -10,6 +11,7 @@ from . import _core, log
 from .backends import attention_on, may_compile
 from .errors import BadArgumentError, FlashspanError
 from .program import bound, read
+from .tensors import torch_module
 
 LAYOUTS = ("bshd", "bhsd")
 
@@ -28,6 +30,15 @@ _workspaces: dict[tuple, Any] = {}
 def check_layout(layout: str) -> None:
     if layout not in LAYOUTS:
         raise BadArgumentError("layout", repr(layout), "'bshd' [batch, sequence, heads, head dim] or 'bhsd'")
+
+
+def check_scale(scale: Any) -> None:
+    """Numbers alone: a tensor's value may change, and calls are remembered by their scale."""
+    torch = torch_module()
+    symbols = () if torch is None else (torch.SymFloat, torch.SymInt)
+    if scale is not None and not isinstance(scale, (numbers.Real, *symbols)):
+        raise BadArgumentError("scale", type(scale).__name__,
+                               "a number, or None; one that changes or is learned: Score('score * gain[0]', gain=...)")
 
 
 def remembered(key: tuple, make: Callable[[], Any]) -> Any:

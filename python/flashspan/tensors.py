@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +55,9 @@ def cuda_device(tensor: Any) -> int:
 
 def library_dtype(tensor: Any, argument: str) -> str:
     name = dtype_name(tensor)
-    if name not in _DTYPES:
-        raise BadArgumentError(argument, f"dtype {name}", ", ".join(_DTYPES))
+    taken = [dtype for dtype in _DTYPES if dtype != "int32" or argument not in ("query", "key", "value")]
+    if name not in taken:
+        raise BadArgumentError(argument, f"dtype {name}", ", ".join(taken))
     return _DTYPES[name]
 
 
@@ -82,10 +84,11 @@ def description(tensor: Any, argument: str, bshd: bool = False) -> tuple:
 
 
 def outline(tensor: Any) -> tuple:
-    """A description without memory, for checks of a program: in the dtype in which the library will read it."""
+    """A description without memory, for checks of a program: in the dtype in which the library will read it, row-major."""
     name = dtype_name(tensor)
     dtype = _DTYPES[_CONVERTED.get(name, name)]
-    shape, strides = tuple(tensor.shape) or (1,), tuple(strides_of(tensor)) or (1,)
+    shape = tuple(tensor.shape) or (1,)
+    strides = tuple(math.prod(shape[axis + 1:]) for axis in range(len(shape)))
     return 0, dtype, shape, strides, cuda_device(tensor)
 
 
@@ -102,8 +105,15 @@ def as_looked_up(value: Any, name: str) -> Any:
     return value
 
 
+def readable(array: Any) -> Any:
+    """A NumPy array itself, or a copy of one that runs backwards or whose elements are not at multiples of their size."""
+    forwards = all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+    aligned = address_of(array) % array.itemsize == 0
+    return array if forwards and aligned else array.copy(order="C")
+
+
 def converted(tensor: Any, name: str) -> Any:
-    """`tensor` itself if the library reads its dtype, else a copy in one that it does; one of no axis gets one.
+    """`tensor` itself if the library can read it, else a copy that it can; one of no axis gets one.
 
     Integers of 64 bits have to fit into 32; on the CPU that is checked.
     """
@@ -112,10 +122,10 @@ def converted(tensor: Any, name: str) -> Any:
     dtype = dtype_name(tensor)
     wanted = _CONVERTED.get(dtype)
     if wanted is None:
-        return tensor
+        return tensor if is_torch(tensor) else readable(tensor)
     if dtype == "int64" and cuda_device(tensor) < 0 and 0 not in tensor.shape and not _fits_32_bits(tensor):
         raise BadArgumentError(name, "integers of more than 32 bits", "values that int32 holds")
-    return tensor.to(getattr(torch_module(), wanted)) if is_torch(tensor) else tensor.astype(wanted)
+    return tensor.to(getattr(torch_module(), wanted)) if is_torch(tensor) else tensor.astype(wanted, order="C")
 
 
 def _fits_32_bits(tensor: Any) -> bool:

@@ -116,8 +116,11 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, 
     if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    calls.check_scale(scale)
     mask_text, mask_tensors = _parts(mask, query)
     score_text, score_tensors = _parts(score, query)
+    if sink is not None and not is_torch(sink):
+        raise BadArgumentError("sink", type(sink).__name__, "a torch tensor, as query is")
     if sink is not None and sink.dtype != torch.float32:
         sink = sink.float()
     return (query, key, value, sink, mask_text, mask_tensors, score_text, score_tensors, scale, layout,

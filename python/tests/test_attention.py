@@ -141,6 +141,20 @@ class TestNumpy:
         wanted = flashspan.attention(*(numpy.ascontiguousarray(array) for array in rows_first), mask="q >= k")
         assert numpy.array_equal(flashspan.attention(*rows_first, mask="q >= k"), wanted)
 
+    def test_arrays_that_run_backwards_and_arrays_at_any_byte(self):
+        def moved(array):
+            memory = numpy.zeros(array.nbytes + 1, numpy.int8)
+            placed = memory[1:].view(array.dtype).reshape(array.shape)
+            placed[...] = array
+            return placed
+
+        query = numpy.random.default_rng(1).standard_normal((1, 12, 2, 16), numpy.float32)
+        doc = numpy.repeat(numpy.arange(3, dtype=numpy.int32), 4)[::-1]
+        wanted = flashspan.attention(query[:, ::-1].copy(), query, query, mask="q // 4 == k // 4")
+        for same in (query, moved(query)):
+            for mask in (flashspan.masks.document(doc), flashspan.Mask("doc[q] == doc[k]", doc=moved(doc))):
+                assert numpy.array_equal(flashspan.attention(same[:, ::-1], same, same, mask=mask), wanted)
+
     def test_a_sink_and_a_score(self):
         query = numpy.random.default_rng(1).standard_normal((1, 12, 2, 16), numpy.float32)
         got = flashspan.attention(query, query, query, score="score - abs(q - k)", sink=[0.0, 1.0])
@@ -207,9 +221,21 @@ class TestRefusals:
         self.refused(ValueError, "key.*rank 3", query, query[0], query)
         self.refused(ValueError, "mask.*int", query, query, query, mask=3)
         self.refused(ValueError, "query.*float64", query.double(), query.double(), query.double())
+        self.refused(ValueError, "float16, bfloat16$", query.int(), query, query)
         self.refused(ValueError, "key.*list", query, [1], query)
+        self.refused(ValueError, "sink.*list", query, query, query, sink=[0.0, 0.0])
+        self.refused(ValueError, "scale.*str", query, query, query, scale="1")
+        self.refused(ValueError, "scale.*str", *[query.numpy()] * 3, scale="1")
         self.refused(ValueError, "query.*list", [1], query, query)
         self.refused(ValueError, "query_heads|heads", query[:, :, :1], query, query)
+
+    def test_a_scale_that_may_change(self, device):
+        """Calls are remembered by their scale: another value in the same tensor would not be seen."""
+        query = torch.randn(1, 8, 2, 16, device=device).half()
+        self.refused(ValueError, "scale.*Tensor.*Score", query, query, query, scale=torch.tensor(0.5))
+        prepared = dict(query=query, key=query, value=query, scale=torch.tensor(0.5))
+        with pytest.raises(flashspan.BadArgumentError, match="scale"):
+            flashspan.prepare([prepared])
 
     def test_a_mask_on_another_device(self, cuda):
         query = torch.randn(1, 8, 2, 16, device=cuda).half()
