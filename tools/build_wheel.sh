@@ -7,7 +7,7 @@
 # run time, so that a machine without one of them has the rest. The CPU back end, with LLVM inside, is in the wheel all the
 # same: it is what runs without a GPU, nine tenths of some 20 MB, and never mapped by a process that does not use it. What talks to
 # a compile service or a shared store takes the system's libcurl, libmicrohttpd, hiredis and OpenSSL: a wheel would keep them without
-# their security fixes. Where they are missing, naming a service is the error missing_component, and nothing else is.
+# their security fixes. Where they are missing, a service or store that is named is done without, with a warning.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

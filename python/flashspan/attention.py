@@ -44,7 +44,7 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
             is not contiguous is copied, no other is.
         mask: a Mask, or what makes one: a name, an expression, a callable ``(b, h, q, k)``. None: every key is visible.
         score: a Score, or what makes one: an expression, a callable ``(score, b, h, q, k)``. None: scores as they are.
-        scale: None is 1 / sqrt(D).
+        scale: a number; None is 1 / sqrt(D). One that changes or is learned is a score: ``Score("score * gain[0]", gain=gain)``.
         layout: the order of the axes, ``"bshd"`` or ``"bhsd"``.
         return_lse: also return the natural logarithm of each row's sum of exponentials, float32 [B, Hq, Sq].
         deterministic: the gradients have the same bits every time (the forward always has). Also on if
@@ -56,7 +56,7 @@ def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, sc
 
     Returns:
         out [.., Dv] in the order and dtype of `query`, or (out, lse). Torch tensors take part in autograd (query, key, value,
-        sink and what the score looks up; lse is differentiable) and are computed on the current stream; NumPy arrays are
+        sink and what the score looks up, in reverse mode; lse is differentiable) and are computed on the current stream; NumPy arrays are
         computed on the CPU; others that speak DLPack come back as their own kind where their library takes DLPack, else as torch tensors.
 
     A row that sees nothing gives out = 0 and lse = -inf (with a sink, the sink) and takes no gradient. What a mask hides, NaN

@@ -34,9 +34,10 @@ def check_layout(layout: str) -> None:
 
 def check_scale(scale: Any) -> None:
     """Numbers alone: a tensor's value may change, and calls are remembered by their scale."""
+    if scale is None or isinstance(scale, (float, numbers.Real)):
+        return
     torch = torch_module()
-    symbols = () if torch is None else (torch.SymFloat, torch.SymInt)
-    if scale is not None and not isinstance(scale, (numbers.Real, *symbols)):
+    if torch is None or not isinstance(scale, (torch.SymFloat, torch.SymInt)):
         raise BadArgumentError("scale", type(scale).__name__,
                                "a number, or None; one that changes or is learned: Score('score * gain[0]', gain=...)")
 
