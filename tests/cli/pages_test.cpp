@@ -40,8 +40,9 @@ std::vector<std::string> commands_in(const std::string& text, const std::string&
 Outcome typed(const Folder& folder, const std::string& command) {
   const char* path = std::getenv("PATH");
   const std::string built = std::filesystem::path(FLASHSPAN_COMMAND).parent_path().string();
-  return run_program({"/bin/sh", "-c", "cd '" + folder.path() + "' && " + command},
-                     {{"PATH", built + ":" + (path != nullptr ? path : "")}, {"FLASHSPAN_CACHE_DIR", folder / "cache"}});
+  return run_program(
+      {"/bin/sh", "-c", "cd '" + folder.path() + "' && " + command},
+      {{"PATH", built + ":" + (path != nullptr ? path : "")}, {"FLASHSPAN_CACHE_DIR", folder / "cache"}});
 }
 
 TEST(Pages, TheCommandsOfTuningThatNeedNoGpuDoWhatTheySay) {
