@@ -280,6 +280,7 @@ void bind_attention(nanobind::module_& module) {
   bind_call<ForwardCall>(module, "Forward");
   bind_call<BackwardCall>(module, "Backward");
   attention.def("prepare_all", &prepare_all);
+  module.def("close_receivers", &close_receivers);
 }
 
 }  // namespace flashspan::python

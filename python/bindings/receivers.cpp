@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,28 +15,62 @@ namespace flashspan::python {
 
 namespace {
 
+/// The way from the library's threads into Python. A thread that asks for the lock on an interpreter that is ending is
+/// ended by it, in the middle of C++, which ends the process by std::terminate().
+class Border {
+ public:
+  /// Calls `call` with the lock on Python, unless the border is closed. `call` may come here again.
+  template <typename Call>
+  void cross(const Call& call) {
+    const bool is_across = is_across_;
+    std::shared_lock crossing(mutex_, std::defer_lock);
+    if (!is_across) crossing.lock();
+    if (!open_) return;
+    is_across_ = true;
+    {
+      const nanobind::gil_scoped_acquire locked;
+      call();
+    }
+    is_across_ = is_across;
+  }
+  /// Waits for those who are across. With the lock on Python, which they need to come back.
+  void close() {
+    const nanobind::gil_scoped_release released;
+    const std::scoped_lock closing(mutex_);
+    open_ = false;
+  }
+
+ private:
+  static thread_local bool is_across_;
+  std::shared_mutex mutex_;
+  bool open_ = true;
+};
+
+thread_local bool Border::is_across_ = false;
+
+Border& border() {
+  static Border& lives_as_long_as_threads = *new Border;
+  return lives_as_long_as_threads;
+}
+
 using Held = std::shared_ptr<nanobind::object>;
 
 /// The last owner of the library may let go of the object without the lock on Python.
 Held hold(nanobind::object object) {
-  return {new nanobind::object(std::move(object)), [](nanobind::object* held) {
-            if (!nanobind::is_alive()) return;
-            const nanobind::gil_scoped_acquire locked;
-            delete held;
-          }};
+  return {new nanobind::object(std::move(object)),
+          [](nanobind::object* held) { border().cross([&] { delete held; }); }};
 }
 
-/// Calls with the lock on Python; what is thrown is reported, and goes no further. `call` makes its own arguments,
-/// which needs the lock too.
+/// What is thrown is reported, and goes no further. `call` makes its own arguments, which needs the lock too.
 template <typename Call>
 void call_python(const char* what, const Call& call) {
-  if (!nanobind::is_alive()) return;
-  const nanobind::gil_scoped_acquire locked;
-  try {
-    call();
-  } catch (nanobind::python_error& error) {
-    error.discard_as_unraisable(what);
-  }
+  border().cross([&] {
+    try {
+      call();
+    } catch (nanobind::python_error& error) {
+      error.discard_as_unraisable(what);
+    }
+  });
 }
 
 nanobind::object error_of(const CompileEvent& event) {
@@ -61,5 +97,7 @@ CompileHooks hooks_of(nanobind::object before, nanobind::object after) {
   };
   return hooks;
 }
+
+void close_receivers() { border().close(); }
 
 }  // namespace flashspan::python

@@ -14,4 +14,7 @@ namespace flashspan::python {
 /// Hooks that call `before(spec, key)` and `after(spec, key, milliseconds, error)`, error being an exception or None.
 [[nodiscard]] CompileHooks hooks_of(nanobind::object before, nanobind::object after);
 
+/// From now on no receiver is called any more. For the end of Python, which compiles in the background may outlive.
+void close_receivers();
+
 }  // namespace flashspan::python

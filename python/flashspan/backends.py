@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import Any
 
 from . import _core, log, watching
+
+# Compiles may go on in the background, and tell of themselves, until the process ends.
+atexit.register(_core.close_receivers)
 
 _lock = threading.Lock()
 _opened: dict[int, Any] = {}

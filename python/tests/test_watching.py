@@ -99,3 +99,18 @@ def test_a_hook_that_is_left_at_exit_breaks_nothing():
     """)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "compiled None\n", "")
+
+
+@pytest.mark.parametrize("behind", [
+    'try:\n    flashspan.prepare([call], time_out=1e-9)\nexcept flashspan.TimedOutError:\n    print("gone on")',
+    'flashspan.prepare([dict(call, mask="causal")])\nflashspan.freeze("interpret")\nflashspan.attention(**call)\nprint("gone on")',
+], ids=["a time-out", "a kernel that stands in"])
+def test_a_process_may_end_before_the_compile_in_its_background(behind, fresh_expression):
+    """Which tells of itself when it is done, to an interpreter that is not there any more."""
+    program = textwrap.dedent(f"""
+        import torch, flashspan
+        query = torch.ones(1, 4, 1, 16)
+        call = dict(query=query, key=query, value=query, mask={fresh_expression!r})
+        """) + behind
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "gone on\n"), done.stderr
