@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 
@@ -75,7 +75,7 @@ class Explanation:
 
 
 def explain(mask: Mask, q_len: int, kv_len: int | None = None, *, batch: int = 1, heads: int = 1,
-            kv_heads: int | None = None, head_dim: int = 128, head_dim_v: int | None = None, dtype: str = "bfloat16",
+            kv_heads: int | None = None, head_dim: int = 128, head_dim_v: int | None = None, dtype: Any = "bfloat16",
             arch: str | None = "sm_90a", score: Score | None = None) -> Explanation:
     """What attention under `mask` would do in a call of these sizes. Nothing is compiled or launched.
 
@@ -85,7 +85,7 @@ def explain(mask: Mask, q_len: int, kv_len: int | None = None, *, batch: int = 1
         batch: entries of the batch.
         heads, kv_heads: heads of queries, and of keys and values.
         head_dim, head_dim_v: of queries and keys, and of values.
-        dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
+        dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``, or torch's of that name.
         arch: a CUDA architecture; None is the CPU.
         score: how scores are modified.
 
@@ -93,8 +93,9 @@ def explain(mask: Mask, q_len: int, kv_len: int | None = None, *, batch: int = 1
     """
     sizes = call_sizes(q_len, kv_len, batch, heads, kv_heads, head_dim, head_dim_v)
     host_mask, host_score = mask.on_host(), None if score is None else score.on_host()
+    name = str(dtype).removeprefix("torch.")
     fields = _core.explain(host_mask.bound(sizes), None if host_score is None else host_score.bound(sizes), sizes,
-                           _DTYPES.get(dtype, dtype), arch)
+                           _DTYPES.get(name, name), arch)
     fields["tiles"] = Tiles(**fields["tiles"])
     fields["directions"] = tuple(DirectionPlan(**plan) for plan in fields["directions"])
     return Explanation(**fields)

@@ -101,7 +101,7 @@ def as_looked_up(value: Any, name: str) -> Any:
         value = _imported(value, name)
     dtype = dtype_name(value)
     if dtype not in _DTYPES and dtype not in _CONVERTED:
-        raise BadArgumentError(name, f"dtype {dtype}", "integers, booleans or floating-point numbers")
+        raise BadArgumentError(name, f"dtype {dtype}", ", ".join([*_DTYPES, *_CONVERTED]))
     return value
 
 

@@ -69,6 +69,9 @@ class TestExplanation:
         score = flashspan.Score("score * gain", gain=2.0)
         assert masks.causal().explain(64, score=score).score_derivative == "gain"
 
+    def test_takes_dtypes_of_torch(self):
+        assert masks.causal().explain(64, dtype=torch.float16) == masks.causal().explain(64, dtype="float16")
+
     def test_reads_tensors_wherever_they_are(self, device):
         mask = masks.document(torch.arange(64, device=device) // 16)
         assert mask.density(64) == 0.25
