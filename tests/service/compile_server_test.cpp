@@ -36,6 +36,17 @@ TEST(CompileServer, CompilesASpecOnceAndAnswersWithItsEntry) {
   EXPECT_EQ(service.backend->compiles, 1);
 }
 
+TEST(CompileServer, CompilesTheTilesThatTuningFindsAndCallsAskFor) {
+  FakeService service;
+  attention::RemoteRequest wanted = service.wanted(1);
+  ASSERT_NE(wanted.spec.tile, (TileConfig{64, 32, 4, 1}));
+  wanted.spec.tile = {64, 32, 4, 1};
+  attention::KernelProvider provider(service.backend, service.parts.cache, {{}, [](LogLevel, std::string_view) {}});
+  wanted.key = provider.names_of(wanted.spec)->key;
+  const auto answer = service.compile(wanted);
+  EXPECT_EQ(answer.status, 200) << answer.body;
+}
+
 TEST(CompileServer, ClientsThatAskAtOneTimeShareOneCompile) {
   FakeService service;
   service.threads = 4;
