@@ -1,6 +1,7 @@
 #include "python/bindings/receivers.hpp"
 
 #include <nanobind/stl/string.h>
+#include <pthread.h>
 
 #include <memory>
 #include <mutex>
@@ -48,9 +49,16 @@ class Border {
 
 thread_local bool Border::is_across_ = false;
 
+/// Lives as long as threads may.
+Border*& current_border() {
+  static Border* current = new Border;
+  return current;
+}
+
+/// A new one in the child of a fork, which has none of the threads that are across in its parent.
 Border& border() {
-  static Border& lives_as_long_as_threads = *new Border;
-  return lives_as_long_as_threads;
+  [[maybe_unused]] static const int handled = ::pthread_atfork(nullptr, nullptr, [] { current_border() = new Border; });
+  return *current_border();
 }
 
 using Held = std::shared_ptr<nanobind::object>;

@@ -114,3 +114,23 @@ def test_a_process_may_end_before_the_compile_in_its_background(behind, fresh_ex
         """) + behind
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "gone on\n"), done.stderr
+
+
+def test_a_fork_ends_though_a_thread_of_its_parent_was_telling_of_a_compile(fresh_expression):
+    program = textwrap.dedent(f"""
+        import os, sys, threading
+        import numpy, flashspan
+        told, done = threading.Event(), threading.Event()
+        query = numpy.ones((1, 4, 1, 16), numpy.float32)
+        with flashspan.on_compile(before=lambda event: (told.set(), done.wait())):
+            thread = threading.Thread(target=lambda: flashspan.attention(query, query, query, mask={fresh_expression!r}))
+            thread.start()
+            told.wait()
+            if os.fork() == 0:
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.wait()[1]))
+            done.set()
+            thread.join()
+        """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "7\n", done.stderr
