@@ -72,6 +72,12 @@ class Mask(Program):
             mask.values = next(_set_of_values)
         return mask
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy's tensors are others, and so are numbers of sets of values in the process that it may come from."""
+        self.__dict__.update(state)
+        if self.values:
+            self.values = next(_set_of_values)
+
     def explain(self, q_len: int, kv_len: int | None = None, **sizes: Any) -> Explanation:
         """The path from this mask to its kernels, with reasons: see `flashspan.explanation.explain`."""
         from .explanation import explain

@@ -1,5 +1,7 @@
 """flashspan.attention is an operator of torch: for its compiler, its graphs, its transforms of precision."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -321,6 +323,14 @@ class TestAPlanThatIsKept:
         doc.copy_(torch.arange(40) // 9)
         got, query = self.call(device, flashspan.masks.document(doc).fixed())
         assert torch.equal(got, flashspan.attention(query, query, query, mask="q // 9 == k // 9"))
+
+    def test_is_not_that_of_a_mask_that_came_from_elsewhere(self, device):
+        """Loaders of data make masks in processes of their own, which count alike; memory is used again."""
+        doc = torch.zeros(40, dtype=torch.int32, device=device)
+        here = flashspan.masks.document(doc).fixed()
+        elsewhere = pickle.loads(pickle.dumps(here))
+        assert elsewhere.values not in (None, 0, here.values)
+        assert pickle.loads(pickle.dumps(flashspan.masks.causal())).values == 0
 
     def test_is_not_kept_where_a_fixed_mask_is_combined_with_another(self, device):
         doc = torch.zeros(40, dtype=torch.int32, device=device)
