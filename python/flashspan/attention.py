@@ -31,6 +31,12 @@ def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = No
               sink: Any = None, config: Any = None, backward_config: Any = None) -> tuple[Array, Array]: ...
 
 
+@overload
+def attention(query: Array, key: Array, value: Array, mask: MaskLike | None = None, score: ScoreLike | None = None,
+              scale: float | None = None, layout: str = "bshd", return_lse: bool = False, deterministic: bool = False,
+              sink: Any = None, config: Any = None, backward_config: Any = None) -> Array | tuple[Array, Array]: ...
+
+
 def attention(query: Any, key: Any, value: Any, mask: MaskLike | None = None, score: ScoreLike | None = None,
               scale: float | None = None, layout: str = "bshd", return_lse: bool = False, deterministic: bool = False,
               sink: Any = None, config: Any = None, backward_config: Any = None) -> Any:

@@ -28,8 +28,11 @@ assert_type(flashspan.prepare([{"query": tensor, "key": tensor, "value": tensor}
 assert_type(scfa.qk_sparse_attention(tensor, tensor, tensor, tensor[..., 0], tensor[..., 0]), torch.Tensor)
 assert_type(flex.create_block_mask(lambda b, h, q, k: q >= k, None, None, 8, 8), flex.BlockMask)
 
-flash_attn.flash_attn_func(tensor, tensor, tensor, causal=True)
-flashmask.flashmask_attention(tensor, tensor, tensor, causal=True)
+asked: bool = array.size > 1
+assert_type(flashspan.attention(tensor, tensor, tensor, return_lse=asked), torch.Tensor | tuple[torch.Tensor, torch.Tensor])
+
+flash_attn.flash_attn_func(tensor, tensor, tensor, causal=True).sum()
+flashmask.flashmask_attention(tensor, tensor, tensor, causal=True).sum()
 
 flashspan.attention(tensor, tensor, tensor, mask=3)  # type: ignore[call-overload]
 flashspan.attention(tensor, tensor, tensor, return_lse="yes")  # type: ignore[call-overload]

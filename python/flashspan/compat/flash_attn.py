@@ -16,7 +16,7 @@ from ..remembered import remembered
 from .scores import softcap_term, softcapped
 from .sequences import packed_mask
 
-_Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]
+_Result = Any  # out, or (out, lse, None): which of them, callers know, whom a union would make tell a type checker
 
 
 def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0,

@@ -22,7 +22,7 @@ def flashmask_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Ten
                         return_seed_offset: bool = False, fixed_seed_offset: Any = None, rng_name: str = "",
                         training: bool = True, name: str | None = None, softmax_scale: float | None = None,
                         block_mask: torch.Tensor | None = None, learnable_sink: torch.Tensor | None = None,
-                        group: Any = None) -> torch.Tensor | list[torch.Tensor]:
+                        group: Any = None) -> Any:
     """Attention under column intervals: for each key, the rows of queries that do *not* see it.
 
     Args:
