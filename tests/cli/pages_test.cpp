@@ -4,10 +4,12 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "flashspan/metrics.hpp"
 #include "process.hpp"
 
 namespace {
@@ -68,6 +70,33 @@ TEST(Pages, TheCommandsOfTritonWriteTheFilesThatThePageNames) {
   EXPECT_THAT(header, HasSubstr("CUresult swa_forward_load(void);"));
   const std::string ptx = read_text(folder / "attention_forward_sm_80.ptx");
   EXPECT_THAT(page("triton.md"), HasSubstr("\n# " + ptx.substr(0, ptx.find('\n')) + "\n"));
+}
+
+/// What stands behind each `start` in `text`, up to `end`.
+std::set<std::string> names_behind(const std::string& text, const std::string& start, char end) {
+  std::set<std::string> names;
+  for (std::size_t at = text.find(start); at != std::string::npos; at = text.find(start, at + 1)) {
+    const std::size_t begin = at + start.size();
+    names.insert(text.substr(begin, text.find(end, begin) - begin));
+  }
+  return names;
+}
+
+TEST(Pages, TheOneOnServingListsEveryMetric) {
+  const auto metrics = names_behind(flashspan::metrics_text(), "# TYPE ", ' ');
+  EXPECT_GT(metrics.size(), 10U);
+  const std::string serving = page("serving.md");
+  for (const std::string& name : metrics) EXPECT_NE(serving.find("`" + name), std::string::npos) << name;
+}
+
+TEST(Pages, TheReadmeListsEveryVariableThatIsOurs) {
+  const std::string sources = FLASHSPAN_SOURCE_DIR;
+  const auto variables = names_behind(read_text(sources + "/runtime/api/settings.cpp"), "given(\"FLASHSPAN_", '"');
+  EXPECT_GT(variables.size(), 10U);
+  const std::string readme = read_text(sources + "/README.md");
+  for (const std::string& name : variables) {
+    EXPECT_NE(readme.find("`FLASHSPAN_" + name + "`"), std::string::npos) << name;
+  }
 }
 
 }  // namespace
