@@ -1,6 +1,7 @@
 // service.cpp -- the compile service put together: cache, providers, server, network.
 #include "flashspan/service.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/api/backends.hpp"
@@ -35,7 +36,8 @@ const std::string& CompileService::address() const { return state_->http->addres
 
 Result<CompileService> CompileService::start(const ServiceOptions& options) {
   const api::Settings& settings = api::settings();
-  if (const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(settings)); !nvrtc) return nvrtc.error();
+  const auto nvrtc = cuda::open_nvrtc(api::nvrtc_search(settings));
+  if (!nvrtc) return nvrtc.error();
   const auto network = api::open_network(settings);
   if (!network) return network.error();
   const LogSink log = options.log ? options.log : api::standard_log(settings.log);
@@ -49,10 +51,12 @@ Result<CompileService> CompileService::start(const ServiceOptions& options) {
   service::ServerParts parts;
   parts.cache =
       api::open_kernel_cache(folder, api::cache_layers(settings, options.cache_path), log, *std::move(shared));
-  parts.open_provider = [cache = parts.cache, folder, log, &settings](
+  // Providers are kept: only as many as there are architectures, whatever clients ask for.
+  parts.open_provider = [cache = parts.cache, folder, log, &settings, archs = nvrtc->archs](
                             const kernel::Target& target) -> Result<std::shared_ptr<attention::KernelProvider>> {
-    if (target.kind != DeviceKind::cuda) {
-      return Error{ErrorCode::unsupported, "target", to_string(target), "a CUDA architecture", ""};
+    if (target.kind != DeviceKind::cuda || !std::ranges::binary_search(archs, target.arch.number)) {
+      return Error{ErrorCode::unsupported, "target", to_string(target),
+                   "an architecture that this server's NVRTC compiles for", ""};
     }
     return std::make_shared<attention::KernelProvider>(
         cuda::make_compile_only_backend(target.arch, api::nvrtc_search(settings)), cache,

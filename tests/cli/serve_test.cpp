@@ -88,6 +88,8 @@ TEST_F(Serve, CompilesForClientsOverItsSocketAndStopsWhenTold) {
   EXPECT_EQ(outcome_of(alone), "built");
   EXPECT_EQ(first.json()["kernels"][0]["key"], alone.json()["kernels"][0]["key"]);
   EXPECT_EQ(run_command({"cache", "ls", "--cache-dir", folder_ / "server", "--json"}).json()["entries"].size(), 1U);
+  const Outcome unknown = run_command({"compile", "--arch", "sm_999", "--cache-dir", ""}, asking);
+  EXPECT_THAT(unknown.err, HasSubstr("status 409, target: got sm_999; takes an architecture that this server's NVRTC"));
   EXPECT_EQ(server.end(SIGTERM), 0);
   EXPECT_FALSE(std::filesystem::exists(short_ + "/s"));
   const Outcome later = compile(asking);
