@@ -25,6 +25,7 @@ constexpr const char* damaged_folder = "damaged";
 constexpr const char* building_folder = "building";
 constexpr std::int64_t stamp_after_seconds = 3600;
 constexpr std::int64_t temporary_lifetime_seconds = 3600;
+constexpr std::int64_t failed_lifetime_seconds = 7 * 24 * 3600;
 constexpr std::size_t shard_digits = 2;
 
 /// The file is not there, or a network file system is changing it under us: nothing worth a word.
@@ -208,12 +209,15 @@ std::vector<StoredEntry> DiskStore::prune(const PruneLimits& limits) {
 
 void DiskStore::sweep() const {
   const std::int64_t now = std::time(nullptr);
-  for_each_file_in_shards(directory_, [now](const fs::path& path) {
+  const auto remove_if_older = [now](const fs::path& path, std::int64_t seconds) {
     struct stat status{};
-    if (!path.filename().string().starts_with(temporary_prefix)) return;
-    if (::lstat(path.c_str(), &status) != 0 || now - status.st_mtime <= temporary_lifetime_seconds) return;
-    ::unlink(path.c_str());
+    if (::lstat(path.c_str(), &status) == 0 && now - status.st_mtime > seconds) ::unlink(path.c_str());
+  };
+  for_each_file_in_shards(directory_, [&](const fs::path& path) {
+    if (path.filename().string().starts_with(temporary_prefix)) remove_if_older(path, temporary_lifetime_seconds);
   });
+  for_each_item(directory_ / failed_folder,
+                [&](const fs::directory_entry& item) { remove_if_older(item.path(), failed_lifetime_seconds); });
   remove_old_turns(directory_ / building_folder);
   for_each_item(directory_ / damaged_folder, [](const fs::directory_entry& item) { ::unlink(item.path().c_str()); });
 }

@@ -28,6 +28,9 @@ struct StoredEntry {
   std::string damage;  ///< why not valid
 };
 
+/// Folder beside the entries, where sources that do not compile are put for their user to look at.
+inline constexpr const char* failed_folder = "failed";
+
 /// What another process is given to build a key before this one does so too. A compile takes seconds, on a machine
 /// where dozens of processes compile at a time a minute.
 inline constexpr std::chrono::milliseconds longest_build_turn = std::chrono::minutes(2);
@@ -62,8 +65,8 @@ class DiskStore {
   /// Every entry file, checked, sorted by key. Moves nothing.
   [[nodiscard]] std::vector<StoredEntry> list();
   /// Removes entries last used before `unix_seconds`; then the least recently used until the rest is no larger
-  /// than `max_bytes`. Also sweeps temporary files older than an hour, the files set aside and those that killed
-  /// builders left. Returns the entries removed.
+  /// than `max_bytes`. Also sweeps temporary files older than an hour, what failed more than a week ago, the files set
+  /// aside and those that killed builders left. Returns the entries removed.
   struct PruneLimits {
     std::optional<std::int64_t> max_bytes;
     std::optional<std::int64_t> older_than_unix_seconds;

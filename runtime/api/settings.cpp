@@ -9,6 +9,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "cache/disk_store.hpp"
+
 namespace flashspan::api {
 
 namespace {
@@ -105,8 +107,8 @@ std::vector<std::filesystem::path> dump_folders(const Settings& settings,
                                                 const std::optional<std::filesystem::path>& cache) {
   std::vector<std::filesystem::path> folders;
   if (settings.dump_dir) folders.emplace_back(*settings.dump_dir);
-  if (cache) folders.push_back(*cache / "failed");
-  if (const auto temp = private_temp_folder(settings)) folders.push_back(*temp / "failed");
+  if (cache) folders.push_back(*cache / cache::failed_folder);
+  if (const auto temp = private_temp_folder(settings)) folders.push_back(*temp / cache::failed_folder);
   return folders;
 }
 

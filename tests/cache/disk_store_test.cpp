@@ -263,6 +263,17 @@ TEST_F(DiskStoreTest, PruneSweepsOldTemporaryFilesAndWhatWasSetAside) {
   EXPECT_EQ(names_below(directory_), expected);
 }
 
+TEST_F(DiskStoreTest, PruneKeepsWhatFailedForAWeek) {
+  const fs::path folder = directory_ / failed_folder;
+  fs::create_directories(folder);
+  put_contents(folder / "old.cu", "does not compile");
+  put_contents(folder / "new.cu", "does not compile");
+  age(folder / "old.cu", 8 * 24 * 3600);
+  age(folder / "new.cu", 6 * 24 * 3600);
+  EXPECT_TRUE(store_.prune({}).empty());
+  EXPECT_EQ(names_below(directory_), (std::set<std::string>{"failed/new.cu"}));
+}
+
 TEST_F(DiskStoreTest, ARecentStampIsNotWrittenAgain) {
   put(1);
   age(file(1), 600);
