@@ -74,52 +74,46 @@ void collect_files(std::string_view text, std::map<std::string, std::string, std
   });
 }
 
-std::string main_text(const KernelSpec& spec) {
-  std::string text;
-  if (spec.lowering == mask::LoweringKind::interpreted) text += "#include \"plan/program.cuh\"\n";
-  if (spec.lowering != mask::LoweringKind::none) text += "#include \"plan/plan_tiles.cuh\"\n";
+ProgramText attention_program(const KernelSpec& spec) {
+  ProgramText program;
+  const auto include = [&program](const std::string& name) {
+    program.main += "#include \"attention/" + name + ".cuh\"\n";
+  };
+  std::vector<std::string>& entries = program.entry_points;
   switch (spec.direction) {
     case Direction::forward:
-      return text + "#include \"attention/forward_" + to_string(spec.family) + ".cuh\"\n";
-    case Direction::backward:
-      if (spec.family == KernelFamily::mma) {
-        text += "#include \"attention/backward_mma.cuh\"\n";
-      } else {
-        text += std::string("#include \"attention/backward_query_") + (spec.two_passes ? "pass" : "sums") + ".cuh\"\n";
-      }
-      if (!spec.score_gradients.empty()) text += "#include \"attention/backward_score.cuh\"\n";
-      return text;
-  }
-  return text;
-}
-
-std::vector<std::string> entry_points(const KernelSpec& spec) {
-  std::vector<std::string> entries;
-  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(entry_plan_program);
-  if (spec.lowering != mask::LoweringKind::none) {
-    entries.insert(entries.end(), {entry_plan_classify, entry_plan_evaluate, entry_plan_lists});
-  }
-  switch (spec.direction) {
-    case Direction::forward:
+      include(std::string("forward_") + to_string(spec.family));
       entries.emplace_back(entry_forward);
-      break;
+      return program;
     case Direction::backward:
       entries.insert(entries.end(), {entry_backward_delta, entry_backward_sink});
       switch (spec.family) {
         case KernelFamily::mma:
+          include("backward_mma");
           entries.insert(entries.end(), {entry_backward_dq, entry_backward_dkdv});
           break;
         case KernelFamily::hopper:
+          include(spec.two_passes ? "backward_query_pass" : "backward_query_sums");
           entries.insert(entries.end(), {entry_backward_tiles, entry_backward_query_gradient});
           break;
       }
-      if (!spec.score_gradients.empty()) {
-        entries.insert(entries.end(),
-                       {entry_backward_score_clear, entry_backward_score_sum, entry_backward_score_round});
-      }
-      break;
+      if (spec.score_gradients.empty()) return program;
+      include("backward_score");
+      entries.insert(entries.end(), {entry_backward_score_clear, entry_backward_score_sum, entry_backward_score_round});
+      return program;
   }
-  return entries;
+  return program;
+}
+
+/// Of a spec with a mask.
+ProgramText planner_program(const KernelSpec& spec) {
+  ProgramText program{
+      "planner", "#include \"plan/plan_tiles.cuh\"\n", {entry_plan_classify, entry_plan_evaluate, entry_plan_lists}};
+  if (spec.lowering == mask::LoweringKind::interpreted) {
+    program.main += "#include \"plan/program.cuh\"\n";
+    program.entry_points.emplace_back(entry_plan_program);
+  }
+  return program;
 }
 
 /// One lookup whose tensor takes a gradient, as a specialisation of ScoreLookup. `distance_sums`: the number of its
@@ -303,11 +297,11 @@ Result<SourceText> emit_cuda(const KernelSpec& spec) {
 
   SourceText source;
   source.language = Language::cuda;
-  source.main = main_text(spec);
-  source.entry_points = entry_points(spec);
+  source.programs.push_back(attention_program(spec));
+  if (spec.lowering != mask::LoweringKind::none) source.programs.push_back(planner_program(spec));
   source.uses_local_memory = spec.lowering == mask::LoweringKind::interpreted;
   const auto generated = files;
-  collect_files(source.main, files);
+  for (const ProgramText& program : source.programs) collect_files(program.main, files);
   for (const auto& [name, text] : generated) collect_files(text, files);
   for (auto& [name, text] : files) source.files.push_back(SourceFile{name, std::move(text)});
   return source;

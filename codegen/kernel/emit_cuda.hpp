@@ -1,5 +1,5 @@
 // emit_cuda.hpp -- KernelSpec to CUDA C++: the two generated headers (kernel_spec.cuh, mask_program.cuh) and the
-// main file that includes the templates of its direction.
+// programs that include the templates of its direction and of the planner.
 #pragma once
 
 #include "codegen/kernel/kernel_spec.hpp"
@@ -8,12 +8,13 @@
 
 namespace flashspan::kernel {
 
-/// Entry points. Every module defines the planner's three (unless the lowering is `none`), plan_program before them if
-/// it is `interpreted`, and:
+/// Entry points. The first program defines
 ///   forward:  attention_forward
 ///   backward: attention_backward_delta, attention_backward_sink; mma: attention_backward_dq,
 ///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient;
 ///             with score gradients: attention_backward_score_clear, _sum and _round
+/// and the second, which there is unless the lowering is `none`, the planner's three, and plan_program if it is
+/// `interpreted`. Apart, they are compiled at the same time: NVRTC compiles a program in one thread.
 inline constexpr const char* entry_plan_program = "plan_program";
 inline constexpr const char* entry_plan_classify = "plan_classify";
 inline constexpr const char* entry_plan_evaluate = "plan_evaluate";

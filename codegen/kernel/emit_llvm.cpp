@@ -45,7 +45,6 @@ Result<SourceText> emit_llvm(const KernelSpec& spec) {
   }
   SourceText source;
   source.language = Language::llvm_ir;
-  source.entry_points = llvm_entry_points(spec);
   std::string text = concat(module_head, "@", host_vector_lanes_constant, " = internal constant i32 16, align 4\n\n",
                             emit_llvm_elementary_functions(), emit_llvm_gemm(), emit_llvm_pack(spec));
   if (emits_mask(spec)) {
@@ -66,7 +65,7 @@ Result<SourceText> emit_llvm(const KernelSpec& spec) {
   }
   text += spec.direction == Direction::forward ? emit_llvm_softmax(spec.tile)
                                                : emit_llvm_gradient(spec.tile, !spec.score.empty());
-  source.main = text + module_tail;
+  source.programs.push_back({"", text + module_tail, llvm_entry_points(spec)});
   return source;
 }
 

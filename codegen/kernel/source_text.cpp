@@ -1,4 +1,4 @@
-// source_text.cpp -- one self-contained text out of a main text and the files it includes.
+// source_text.cpp -- one self-contained text out of programs and the files that they include.
 #include "codegen/kernel/source_text.hpp"
 
 #include <algorithm>
@@ -50,10 +50,16 @@ class Flattener {
 
 }  // namespace
 
+std::string SourceText::main() const {
+  std::string text;
+  for (const ProgramText& program : programs) text += program.main;
+  return text;
+}
+
 std::string SourceText::flattened() const {
-  if (language != Language::cuda) return main;
+  if (language != Language::cuda) return main();
   Flattener flattener(files);
-  flattener.append("flashspan_kernel.cu", main);
+  flattener.append("flashspan_kernel.cu", main());
   return flattener.take();
 }
 

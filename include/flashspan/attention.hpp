@@ -109,7 +109,7 @@ struct AttentionOptions {
   /// Whether a kernel of a bundle or a compile service serves that another version of NVRTC compiled than the one that
   /// is here, or if none is here; default: FLASHSPAN_ACCEPT_OTHER_NVRTC, else false.
   std::optional<bool> accept_other_nvrtc;
-  /// Compiles at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
+  /// Kernels compiled at a time in prepare_all(); 0: one a core. Fewer, but one at least, where memory is short.
   int compile_threads = 0;
   CompileHooks hooks;  ///< told of every compile of this Attention's kernels
   /// CUDA: a compile service that is asked before anything is compiled here: "unix:/path" or "http://host:port"

@@ -43,10 +43,11 @@ struct EmittedProgram {
 /// cannot have.
 [[nodiscard]] Result<EmittedProgram> emit_c(const EmitRequest& request);
 
-/// PTX of each architecture's module, in their order. With `for_triton`, the call is one that Triton can launch, with
-/// the arguments of emit_c() in their order, without a workspace, and the first line says of which function, grid and
-/// number of warps. Error: as emit_c(); with `for_triton` also unsupported, for calls of several kernels (those with a
-/// mask), architectures whose kernels take tensor maps by value (sm_90a), and tiles of more than 48 KiB.
+/// PTX of each architecture, in their order: one module of the kernels and their planner. With `for_triton`, the call
+/// is one that Triton can launch, with the arguments of emit_c() in their order, without a workspace, and the first
+/// line says of which function, grid and number of warps. Error: as emit_c(); with `for_triton` also unsupported, for
+/// calls of several kernels (those with a mask), architectures whose kernels take tensor maps by value (sm_90a), and
+/// tiles of more than 48 KiB.
 [[nodiscard]] Result<std::vector<std::string>> emit_ptx(const EmitRequest& request);
 
 }  // namespace flashspan

@@ -68,7 +68,7 @@ struct CompiledKernel {
   Direction direction = Direction::forward;
   KernelRecord record;
   std::optional<Error> error;
-  std::string source;  ///< flattened text, compiles alone with nvcc
+  std::string source;  ///< flattened text of kernels and planner, compiles alone with nvcc
 };
 
 struct CompileRequest {

@@ -60,15 +60,19 @@ struct map {
   cuuint64_t extents[5], strides[4];
   cuuint32_t box[5], element_strides[5];
 };
+struct kernel {
+  const char* name;
+  int module;
+  unsigned shared_bytes;
+};
 struct image {
   int capability; /* 10 * major + minor */
   int exact; /* runs on that alone; else on later ones of its major version too */
-  const unsigned char* code;
-  int step_count, kernel_count, map_count;
+  int module_count, step_count, kernel_count, map_count;
+  const unsigned char* const* modules;
   const struct step* steps;
   const struct map* maps;
-  const char* const* kernel_names;
-  const unsigned* shared_bytes; /* of the kernels */
+  const struct kernel* kernels;
 };
 union value {
   CUdeviceptr address;
@@ -80,7 +84,8 @@ union value {
 
 enum { image_count = sizeof images / sizeof images[0], most_devices = 64 };
 struct loaded_image {
-  CUlibrary library;
+  int whole;
+  CUlibrary libraries[@MOST_MODULES@]; /* NULL behind the last that is loaded */
   CUkernel kernels[@MOST_KERNELS@];
   unsigned char ready[most_devices]; /* devices whose shared memory has been asked for */
 };
@@ -102,28 +107,42 @@ static CUresult image_of_device(CUdevice device, int* found) {
   return *found < 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
-/* With the lock held. */
-static CUresult load_on(const struct image* image, struct loaded_image* to, CUdevice device) {
-  CUresult code = CUDA_SUCCESS;
-  if (to->library == NULL) {
-    CUlibrary library = NULL;
-    code = cuLibraryLoadData(&library, image->code, NULL, NULL, 0, NULL, NULL, 0);
-    for (int i = 0; code == CUDA_SUCCESS && i < image->kernel_count; ++i) {
-      code = cuLibraryGetKernel(&to->kernels[i], library, image->kernel_names[i]);
-    }
-    if (code != CUDA_SUCCESS) {
-      if (library != NULL) cuLibraryUnload(library);
-      return code;
-    }
-    to->library = library;
+/* With the lock held, as what follows. The first error, but for those of a driver that has ended. */
+static CUresult unload_image(struct loaded_image* image) {
+  CUresult first = CUDA_SUCCESS;
+  for (int i = 0; i < @MOST_MODULES@ && image->libraries[i] != NULL; ++i) {
+    const CUresult code = cuLibraryUnload(image->libraries[i]);
+    if (first == CUDA_SUCCESS && code != CUDA_ERROR_DEINITIALIZED) first = code;
   }
+  memset(image, 0, sizeof *image);
+  return first;
+}
+
+static CUresult load_image(const struct image* image, struct loaded_image* to) {
+  CUresult code = CUDA_SUCCESS;
+  for (int i = 0; code == CUDA_SUCCESS && i < image->module_count; ++i) {
+    code = cuLibraryLoadData(&to->libraries[i], image->modules[i], NULL, NULL, 0, NULL, NULL, 0);
+    if (code != CUDA_SUCCESS) to->libraries[i] = NULL;
+  }
+  for (int i = 0; code == CUDA_SUCCESS && i < image->kernel_count; ++i) {
+    const struct kernel* const kernel = &image->kernels[i];
+    code = cuLibraryGetKernel(&to->kernels[i], to->libraries[kernel->module], kernel->name);
+  }
+  if (code != CUDA_SUCCESS) unload_image(to);
+  to->whole = code == CUDA_SUCCESS;
+  return code;
+}
+
+static CUresult load_on(const struct image* image, struct loaded_image* to, CUdevice device) {
+  CUresult code = to->whole ? CUDA_SUCCESS : load_image(image, to);
+  if (code != CUDA_SUCCESS) return code;
   const int known = device < most_devices;
   if (known && to->ready[device]) return CUDA_SUCCESS;
   for (int i = 0; code == CUDA_SUCCESS && i < image->kernel_count; ++i) {
     CUfunction function = NULL; /* loads it now rather than at the first launch */
-    if (image->shared_bytes[i] > 0) {
-      code = cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)image->shared_bytes[i],
-                                  to->kernels[i], device);
+    const int shared_bytes = (int)image->kernels[i].shared_bytes;
+    if (shared_bytes > 0) {
+      code = cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes, to->kernels[i], device);
     }
     if (code == CUDA_SUCCESS) code = cuKernelGetFunction(&function, to->kernels[i]);
   }
@@ -205,10 +224,8 @@ CUresult @NAME@_unload(void) {
   CUresult first = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < image_count; ++i) {
-    if (loaded[i].library == NULL) continue;
-    const CUresult code = cuLibraryUnload(loaded[i].library);
-    if (first == CUDA_SUCCESS && code != CUDA_ERROR_DEINITIALIZED) first = code;
-    memset(&loaded[i], 0, sizeof loaded[i]);
+    const CUresult code = unload_image(&loaded[i]);
+    if (first == CUDA_SUCCESS) first = code;
   }
   pthread_mutex_unlock(&lock);
   return first;
@@ -243,8 +260,13 @@ class ImageWriter {
       : program_(program), image_(image), prefix_(std::move(prefix)) {}
 
   std::string tables() {
-    std::string text = byte_array(prefix_ + "code", image_.cubin);
-    std::string steps;
+    std::string text, modules, steps;
+    for (std::size_t i = 0; i < image_.modules.size(); ++i) {
+      const std::string name = prefix_ + "m" + std::to_string(i);
+      text += byte_array(name, image_.modules[i]);
+      modules += (modules.empty() ? "" : ", ") + name;
+    }
+    text += "static const unsigned char* const " + prefix_ + "modules[] = {" + modules + "};\n";
     std::size_t number_of_step = 0;
     for (const auto& step : image_.recording.steps) {
       const std::string name = prefix_ + "s" + std::to_string(number_of_step++) + "_";
@@ -259,28 +281,38 @@ class ImageWriter {
     for (const cuda::RecordedTensorMap& map : image_.recording.maps) text += "  " + map_row(map) + ",\n";
     if (image_.recording.maps.empty()) text += "  {0}\n";
     text += "};\n";
-    text += "static const char* const " + prefix_ + "names[] = {" + listed(kernels_, quoted) + "};\n";
-    text += "static const unsigned " + prefix_ + "shared[] = {" +
-            listed(shared_, [](unsigned bytes) { return std::to_string(bytes); }) + "};\n\n";
+    text += "static const struct kernel " + prefix_ + "kernels[] = {" + listed(kernels_, kernel_row) + "};\n\n";
     return text;
   }
 
   [[nodiscard]] std::string row() const {
     const int capability = image_.arch.number;
-    return "{" + std::to_string(capability) + ", " + (image_.arch.suffix != 0 ? "1" : "0") + ", " + prefix_ + "code, " +
-           std::to_string(image_.recording.steps.size()) + ", " + std::to_string(kernels_.size()) + ", " +
-           std::to_string(image_.recording.maps.size()) + ", " + prefix_ + "steps, " + prefix_ + "maps, " + prefix_ +
-           "names, " + prefix_ + "shared}";
+    std::string row = "{" + std::to_string(capability) + ", " + (image_.arch.suffix != 0 ? "1" : "0");
+    for (const std::size_t count :
+         {image_.modules.size(), image_.recording.steps.size(), kernels_.size(), image_.recording.maps.size()}) {
+      row += ", " + std::to_string(count);
+    }
+    for (const char* const table : {"modules", "steps", "maps", "kernels"}) row += ", " + prefix_ + table;
+    return row + "}";
   }
   [[nodiscard]] std::size_t kernel_count() const { return kernels_.size(); }
 
  private:
+  struct LaunchedKernel {
+    cuda::RecordedKernel kernel;
+    int shared_bytes = 0;
+  };
+
   std::size_t kernel_of(const cuda::RecordedLaunch& launch) {
-    const auto known = std::ranges::find(kernels_, launch.entry);
+    const auto known = std::ranges::find(kernels_, launch.kernel, &LaunchedKernel::kernel);
     if (known != kernels_.end()) return static_cast<std::size_t>(known - kernels_.begin());
-    kernels_.push_back(launch.entry);
-    shared_.push_back(static_cast<unsigned>(launch.dynamic_shared_bytes));
+    kernels_.push_back({launch.kernel, launch.dynamic_shared_bytes});
     return kernels_.size() - 1;
+  }
+
+  static std::string kernel_row(const LaunchedKernel& launched) {
+    return "{" + quoted(launched.kernel.name) + ", " + std::to_string(launched.kernel.module) + ", " +
+           std::to_string(launched.shared_bytes) + "}";
   }
 
   std::string launch_row(const cuda::RecordedLaunch& launch, const std::string& name, std::string& tables) {
@@ -308,7 +340,7 @@ class ImageWriter {
     table("map_patch", "map_patches", map_patches);
     table("number_patch", "number_patches", number_patches);
     const bool persistent =
-        std::ranges::find(image_.persistent_entries, launch.entry) != image_.persistent_entries.end();
+        std::ranges::find(image_.persistent_entries, launch.kernel.name) != image_.persistent_entries.end();
     std::string row = "{" + std::to_string(kernel_of(launch));
     for (const std::uint64_t value :
          {static_cast<std::uint64_t>(launch.blocks), static_cast<std::uint64_t>(launch.threads),
@@ -361,8 +393,7 @@ class ImageWriter {
   const CProgramDescription& program_;
   const CImage& image_;
   std::string prefix_;
-  std::vector<std::string> kernels_;
-  std::vector<unsigned> shared_;
+  std::vector<LaunchedKernel> kernels_;
 };
 
 const char* c_type(CArgument::Kind kind) {
@@ -439,13 +470,14 @@ std::optional<RecordedPlace> place_of(std::uint64_t word, std::size_t arguments)
 
 EmittedProgram write_c_program(const CProgramDescription& program) {
   std::string tables, rows;
-  std::size_t most_kernels = 1, most_parameters = 1, most_bytes = 1, most_maps = 1;
+  std::size_t most_modules = 1, most_kernels = 1, most_parameters = 1, most_bytes = 1, most_maps = 1;
   std::int64_t workspace_bytes = 0;
   for (std::size_t i = 0; i < program.images.size(); ++i) {
     const CImage& image = program.images[i];
     ImageWriter writer(program, image, "image" + std::to_string(i) + "_");
     tables += "/* " + to_string(image.arch) + " */\n" + writer.tables();
     rows += "  " + writer.row() + ",\n";
+    most_modules = std::max(most_modules, image.modules.size());
     most_kernels = std::max(most_kernels, writer.kernel_count());
     most_maps = std::max(most_maps, image.recording.maps.size());
     workspace_bytes = std::max(workspace_bytes, image.workspace_bytes);
@@ -460,6 +492,7 @@ EmittedProgram write_c_program(const CProgramDescription& program) {
   std::string source = executor;
   for (const auto& [what, by] : {std::pair<const char*, std::string>{"@TABLES@", tables},
                                  {"@NAME@", program.name},
+                                 {"@MOST_MODULES@", std::to_string(most_modules)},
                                  {"@MOST_KERNELS@", std::to_string(most_kernels)},
                                  {"@MOST_PARAMETERS@", std::to_string(most_parameters)},
                                  {"@MOST_PARAMETER_BYTES@", std::to_string(most_bytes)},

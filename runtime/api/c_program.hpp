@@ -41,7 +41,7 @@ struct RecordedPlace {
 /// What one architecture runs.
 struct CImage {
   Arch arch{};
-  std::vector<std::byte> cubin;
+  std::vector<std::vector<std::byte>> modules;  ///< cubins
   cuda::Recording recording;
   std::int64_t workspace_bytes = 0;
   /// Entries of which a block takes item after item: no more blocks than processors.

@@ -194,9 +194,9 @@ Result<api::CImage> image_of(const EmitRequest& request, AttentionCall call, Arc
   }
   const auto built = kernels->build(*spec, attention::user_text(call));
   if (!built) return built.error();
-  image.cubin = built->entry->artifact;
   image.persistent_entries = persistent_entries(built->spec);
   if (auto queued = op.run(call); !queued) return queued.error();
+  image.modules = recorder.modules();
   image.recording = recorder.take();
   return image;
 }

@@ -114,7 +114,7 @@ std::size_t first_instruction(const std::string& body) {
 std::string heading(const cuda::RecordedLaunch& launch, const std::vector<CArgument>& arguments) {
   std::string names;
   for (const CArgument& argument : arguments) names += (names.empty() ? "" : ", ") + argument.name;
-  return "// For Triton's ir_override: " + launch.entry + "(" + names +
+  return "// For Triton's ir_override: " + launch.kernel.name + "(" + names +
          ") with num_warps=" + std::to_string(launch.threads / 32) + " and a grid of (" +
          std::to_string(launch.blocks) + ", 1, 1).\n";
 }
@@ -131,13 +131,13 @@ Result<std::string> write_triton_ptx(std::string ptx, const CImage& image, const
   ptx.replace(version, ptx.find('\n', version) - version, ptx_version);
   ptx = replaced(std::move(ptx), ".extern .shared .align 16 .b8 shared[];",
                  ".shared .align 16 .b8 shared[" + std::to_string(launch.dynamic_shared_bytes) + "];");
-  const std::size_t list = ptx.find('(', ptx.find(".entry " + launch.entry));
+  const std::size_t list = ptx.find('(', ptx.find(".entry " + launch.kernel.name));
   const std::size_t list_end = ptx.find(')', list) + 1;
   const std::size_t body_begin = ptx.find('{', list_end);
   std::string body = replaced(ptx.substr(body_begin), "ld.param.", "ld.local.");
   std::string declared = "\t.reg .b64 \t%flashspan_word;\n\t.reg .f32 \t%flashspan_real;\n", instructions;
   for (std::size_t i = 0; i < launch.parameters.size(); ++i) {
-    const std::string name = launch.entry + "_param_" + std::to_string(i);
+    const std::string name = launch.kernel.name + "_param_" + std::to_string(i);
     if (body.find(name) == std::string::npos) continue;
     body = replaced(std::move(body), name, structure_name(i));
     declared +=

@@ -28,9 +28,10 @@ std::optional<DumpedFiles> dump_into(const std::filesystem::path& directory, con
   DumpedFiles files{directory / (name + source_extension(language)), directory / (name + ".spec")};
   bool whole = write_file(files.source, dump.source.flattened()) && write_file(files.spec, dump.spec.to_text()) &&
                write_file(directory / (name + ".log"), dump.log);
-  if (whole && dump.binary != nullptr) {
-    whole = write_file(directory / (name + binary_extension(language)),
-                       {reinterpret_cast<const char*>(dump.binary->data()), dump.binary->size()});
+  for (const backend::Module& module : dump.modules) {
+    const std::string infix = module.program.empty() ? "" : "." + module.program;
+    whole = whole && write_file(directory / (name + infix + binary_extension(language)),
+                                {reinterpret_cast<const char*>(module.bytes.data()), module.bytes.size()});
   }
   if (!whole) return std::nullopt;
   return files;

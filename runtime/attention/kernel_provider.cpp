@@ -25,10 +25,12 @@ cache::KernelKey key_of(const kernel::SourceText& source, const std::vector<std:
   const std::string version = std::to_string(cache::entry_format_version);
   std::vector<std::string_view> parts{version, compiler, target, "options"};
   parts.insert(parts.end(), options.begin(), options.end());
-  parts.insert(parts.end(), {"main", source.main, "files"});
+  for (const kernel::ProgramText& program : source.programs) {
+    parts.insert(parts.end(), {"program", program.main, "entry points"});
+    parts.insert(parts.end(), program.entry_points.begin(), program.entry_points.end());
+  }
+  parts.emplace_back("files");
   for (const kernel::SourceFile& file : source.files) parts.insert(parts.end(), {file.name, file.text});
-  parts.emplace_back("entry points");
-  parts.insert(parts.end(), source.entry_points.begin(), source.entry_points.end());
   return cache::KernelKey::of(parts);
 }
 
@@ -263,9 +265,9 @@ Result<cache::Entry> KernelProvider::compile(const kernel::KernelSpec& spec, con
     metadata.does_not_fit = binary.error().got;
     return cache::Entry{to_text(metadata), {}};
   }
-  dump({recipe.source, spec, binary->report.log, &binary->bytes}, recipe.key);
+  dump({recipe.source, spec, binary->report.log, binary->modules}, recipe.key);
   metadata.report = std::move(binary->report);
-  return cache::Entry{to_text(metadata), std::move(binary->bytes)};
+  return cache::Entry{to_text(metadata), binary->bytes()};
 }
 
 Result<void> KernelProvider::write_recipe(const kernel::KernelSpec& spec, Recipe& recipe) {

@@ -44,10 +44,23 @@ struct CompileReport {
   std::string log;  ///< warnings, whole
 };
 
-/// Machine code of one module: a cubin, or a relocatable object.
-struct Binary {
+/// Machine code of one program: a cubin, or a relocatable object.
+struct Module {
+  std::string program;  ///< kernel::ProgramText::name
   std::vector<std::byte> bytes;
-  CompileReport report;
+};
+
+/// Machine code of a kernel.
+struct Binary {
+  std::vector<Module> modules;  ///< in the order of the source's programs
+  CompileReport report;         ///< of all of them
+
+  /// The modules one after another, as load() takes them and caches keep them.
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    std::vector<std::byte> joined;
+    for (const Module& module : modules) joined.insert(joined.end(), module.bytes.begin(), module.bytes.end());
+    return joined;
+  }
 };
 
 /// Everything one call needs beside the kernel. Tensors are [B, H, S, D] views with any strides as long as D is
@@ -107,6 +120,7 @@ class Backend {
 
   /// Error: compile_failed with the log in `detail`, kernel_spills.
   [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;
+  /// `binary`: Binary::bytes().
   [[nodiscard]] virtual Result<std::shared_ptr<LoadedKernel>> load(const std::vector<std::byte>& binary,
                                                                    const kernel::KernelSpec& spec) = 0;
   /// True while work on the stream is recorded for a graph instead of run: nothing may be loaded for a call on it.

@@ -58,13 +58,14 @@ Result<backend::Binary> CpuBackend::compile(const kernel::SourceText& source, co
     return Error{ErrorCode::compile_failed, "source", "CUDA C++", "LLVM IR on the CPU", ""};
   }
   const auto start = std::chrono::steady_clock::now();
-  Result<std::vector<std::byte>> object = compile_ir(source.main);
+  const kernel::ProgramText& program = source.programs.front();  // emit_llvm() writes one
+  Result<std::vector<std::byte>> object = compile_ir(program.main);
   if (!object) return object.error();
   backend::Binary binary;
-  binary.bytes = std::move(*object);
+  binary.modules.push_back({program.name, *std::move(object)});
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   binary.report.milliseconds = elapsed.count();
-  for (const std::string& name : source.entry_points) binary.report.entries.push_back({name, 0, 0, 0, 0});
+  for (const std::string& name : program.entry_points) binary.report.entries.push_back({name, 0, 0, 0, 0});
   return binary;
 }
 

@@ -47,16 +47,12 @@ const char* name_of(EntryPoint entry) {
   return "";
 }
 
-/// Entry points that a module of this spec defines, with the dynamic shared memory that each is launched with.
-std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::KernelSpec& spec) {
+/// Entry points of one program, with the dynamic shared memory that each is launched with.
+using EntryPoints = std::vector<std::pair<EntryPoint, std::int64_t>>;
+
+EntryPoints attention_entry_points(const kernel::KernelSpec& spec) {
   const std::int64_t shared = kernel::shared_memory_bytes(spec);
-  std::vector<std::pair<EntryPoint, std::int64_t>> entries;
-  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(EntryPoint::plan_program, 0);
-  if (spec.lowering != mask::LoweringKind::none) {
-    for (const EntryPoint planner : {EntryPoint::plan_classify, EntryPoint::plan_evaluate, EntryPoint::plan_lists}) {
-      entries.emplace_back(planner, 0);
-    }
-  }
+  EntryPoints entries;
   switch (spec.direction) {
     case Direction::forward:
       entries.emplace_back(EntryPoint::forward, shared);
@@ -83,6 +79,19 @@ std::vector<std::pair<EntryPoint, std::int64_t>> entry_points(const kernel::Kern
   return entries;
 }
 
+EntryPoints planner_entry_points(const kernel::KernelSpec& spec) {
+  EntryPoints entries{{EntryPoint::plan_classify, 0}, {EntryPoint::plan_evaluate, 0}, {EntryPoint::plan_lists, 0}};
+  if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(EntryPoint::plan_program, 0);
+  return entries;
+}
+
+/// Of each program that kernel::emit_cuda() writes.
+std::vector<EntryPoints> entry_points(const kernel::KernelSpec& spec) {
+  std::vector<EntryPoints> programs{attention_entry_points(spec)};
+  if (spec.lowering != mask::LoweringKind::none) programs.push_back(planner_entry_points(spec));
+  return programs;
+}
+
 Error with_detail(Error error, std::string detail) {
   error.detail = std::move(detail);
   return error;
@@ -90,34 +99,47 @@ Error with_detail(Error error, std::string detail) {
 
 }  // namespace
 
-Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, std::span<const std::byte> cubin,
+Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, std::span<const std::byte> binary,
                                                      const kernel::KernelSpec& spec) {
-  if (const auto damage = cubin_damage(cubin)) {
-    return Error{ErrorCode::device_error, "cubin", *damage, "a whole cubin", spec.summary()};
+  const std::vector<EntryPoints> programs = entry_points(spec);
+  const auto cubins = split_cubins(binary);
+  for (const std::span<const std::byte> cubin : cubins) {
+    const auto damage = cubin_damage(cubin);
+    if (damage) return Error{ErrorCode::device_error, "cubin", *damage, "a whole cubin", spec.summary()};
   }
-  const DriverApi& driver = *device.driver;
+  if (cubins.size() != programs.size()) {
+    return Error{ErrorCode::device_error, "cubins", std::to_string(cubins.size()),
+                 std::to_string(programs.size()) + ", one a program", spec.summary()};
+  }
   const ContextScope scope(device);
   if (!scope.entered()) return scope.entered().error();
-  const RelaxedCapture relaxed(driver);
+  const RelaxedCapture relaxed(*device.driver);
 
   std::shared_ptr<CudaKernel> loaded(new CudaKernel(device));
-  const CUresult code =
-      driver.library_load_data(&loaded->library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
-  if (code != cuda_success) {
-    loaded->library_ = nullptr;
-    return with_detail(driver_error(driver, "cuLibraryLoadData", code), spec.summary());
-  }
-  for (const auto& [entry, shared] : entry_points(spec)) {
-    const auto done = loaded->load_entry(entry, shared);
-    if (!done) return with_detail(done.error(), std::string(name_of(entry)) + " of " + spec.summary());
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const auto library = loaded->load_library(cubins[i]);
+    if (!library) return with_detail(library.error(), spec.summary());
+    for (const auto& [entry, shared] : programs[i]) {
+      const auto done = loaded->load_entry(*library, entry, shared);
+      if (!done) return with_detail(done.error(), std::string(name_of(entry)) + " of " + spec.summary());
+    }
   }
   return loaded;
 }
 
-Result<void> CudaKernel::load_entry(EntryPoint entry, std::int64_t dynamic_shared_bytes) {
+Result<CUlibrary> CudaKernel::load_library(std::span<const std::byte> cubin) {
+  const DriverApi& driver = *device_.driver;
+  CUlibrary library = nullptr;
+  const CUresult code = driver.library_load_data(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (code != cuda_success) return driver_error(driver, "cuLibraryLoadData", code);
+  libraries_.push_back(library);
+  return library;
+}
+
+Result<void> CudaKernel::load_entry(CUlibrary library, EntryPoint entry, std::int64_t dynamic_shared_bytes) {
   const DriverApi& driver = *device_.driver;
   CUkernel kernel = nullptr;
-  const CUresult found = driver.library_get_kernel(&kernel, library_, name_of(entry));
+  const CUresult found = driver.library_get_kernel(&kernel, library, name_of(entry));
   if (found != cuda_success) return driver_error(driver, "cuLibraryGetKernel", found);
   if (dynamic_shared_bytes > 0) {
     const CUresult set = driver.kernel_set_attribute(function_attribute_max_dynamic_shared_size_bytes,
@@ -133,12 +155,11 @@ Result<void> CudaKernel::load_entry(EntryPoint entry, std::int64_t dynamic_share
 }
 
 CudaKernel::~CudaKernel() {
-  if (library_ == nullptr) return;
   const DriverApi& driver = *device_.driver;
   // Another thread may be capturing a stream; in the relaxed mode an unload does not break its capture. At process exit
   // the driver may be gone (CUDA_ERROR_DEINITIALIZED), and the library with it: results are of no use here.
   const RelaxedCapture relaxed(driver);
-  driver.library_unload(library_);
+  for (const CUlibrary library : libraries_) driver.library_unload(library);
 }
 
 void CudaKernel::follow_launches() {

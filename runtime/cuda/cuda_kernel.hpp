@@ -1,4 +1,4 @@
-// cuda_kernel.hpp -- CudaKernel: a cubin loaded on one device, its kernels ready to launch.
+// cuda_kernel.hpp -- CudaKernel: the cubins of a spec's programs loaded on one device, their kernels ready to launch.
 #pragma once
 
 #include <array>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "codegen/kernel/kernel_spec.hpp"
 #include "flashspan/core/error.hpp"
@@ -38,8 +39,9 @@ class CudaKernel : public backend::LoadedKernel {
  public:
   /// Loads the entry points of the spec's direction and sets their attributes, so that a launch does neither: both are
   /// forbidden while a stream is captured.
-  /// Error: device_error; the cubin may be damaged, for another architecture, or newer than the driver.
-  static Result<std::shared_ptr<CudaKernel>> load(const CudaDevice& device, std::span<const std::byte> cubin,
+  /// `binary`: backend::Binary::bytes().
+  /// Error: device_error; a cubin may be damaged, missing, for another architecture, or newer than the driver.
+  static Result<std::shared_ptr<CudaKernel>> load(const CudaDevice& device, std::span<const std::byte> binary,
                                                   const kernel::KernelSpec& spec);
   ~CudaKernel() override;
 
@@ -59,10 +61,11 @@ class CudaKernel : public backend::LoadedKernel {
   };
 
   explicit CudaKernel(const CudaDevice& device) : device_(device) {}
-  Result<void> load_entry(EntryPoint entry, std::int64_t dynamic_shared_bytes);
+  Result<CUlibrary> load_library(std::span<const std::byte> cubin);
+  Result<void> load_entry(CUlibrary library, EntryPoint entry, std::int64_t dynamic_shared_bytes);
 
   CudaDevice device_;
-  CUlibrary library_ = nullptr;
+  std::vector<CUlibrary> libraries_;
   std::unique_ptr<PendingLaunches> pending_;  ///< null: launches are not followed
   std::array<Entry, entry_point_count> entries_{};
 };

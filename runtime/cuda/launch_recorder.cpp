@@ -1,12 +1,11 @@
 #include "runtime/cuda/launch_recorder.hpp"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
 
+#include "runtime/cuda/cubin.hpp"
 #include "runtime/cuda/cubin_parameters.hpp"
 #include "templates/attention/parameters.cuh"
 
@@ -15,14 +14,7 @@ namespace {
 
 thread_local LaunchRecorder* current = nullptr;
 
-/// A cubin's program headers stand last.
-std::size_t bytes_of_cubin(const void* code) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, code, sizeof(header));
-  return header.e_phoff + std::size_t{header.e_phnum} * header.e_phentsize;
-}
-
-/// Handles are places in the recorder's list of names, counted from 1.
+/// Handles are places in the recorder's lists, counted from 1.
 template <typename Handle>
 Handle handle_of(std::size_t place) {
   return reinterpret_cast<Handle>(place + 1);  // NOLINT(performance-no-int-to-ptr)
@@ -55,24 +47,24 @@ struct LaunchRecorder::Functions {
 
   static CUresult load(CUlibrary* library, const void* code, void*, void**, unsigned, void*, void**, unsigned) {
     const auto* const bytes = static_cast<const std::byte*>(code);
-    current->cubin_.assign(bytes, bytes + bytes_of_cubin(code));
-    *library = handle_of<CUlibrary>(0);
+    current->modules_.emplace_back(bytes, bytes + cubin_bytes(code));
+    *library = handle_of<CUlibrary>(current->modules_.size() - 1);
     return cuda_success;
   }
 
-  static CUresult get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
-    current->kernel_names_.emplace_back(name);
-    *kernel = handle_of<CUkernel>(current->kernel_names_.size() - 1);
+  static CUresult get_kernel(CUkernel* kernel, CUlibrary library, const char* name) {
+    current->kernels_.push_back({name, place_of(library)});
+    *kernel = handle_of<CUkernel>(current->kernels_.size() - 1);
     return cuda_success;
   }
 
   static CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
     RecordedLaunch launch;
-    launch.entry = current->kernel_names_.at(place_of(function));
+    launch.kernel = current->kernels_.at(place_of(function));
     launch.blocks = config->grid_x;
     launch.threads = static_cast<int>(config->block_x);
     launch.dynamic_shared_bytes = static_cast<int>(config->dynamic_shared_bytes);
-    const auto kernel = cubin_kernel(current->cubin_, launch.entry);
+    const auto kernel = cubin_kernel(current->modules_.at(launch.kernel.module), launch.kernel.name);
     if (!kernel) return cuda_error_invalid_value;
     for (std::size_t i = 0; i < kernel->parameters.size(); ++i) {
       const auto* const bytes = static_cast<const std::byte*>(parameters[i]);

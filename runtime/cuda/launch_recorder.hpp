@@ -16,8 +16,14 @@
 
 namespace flashspan::cuda {
 
+struct RecordedKernel {
+  std::string name;
+  std::size_t module = 0;  ///< place among LaunchRecorder::modules()
+  friend bool operator==(const RecordedKernel&, const RecordedKernel&) = default;
+};
+
 struct RecordedLaunch {
-  std::string entry;
+  RecordedKernel kernel;
   std::int64_t blocks = 0;
   int threads = 0;
   int dynamic_shared_bytes = 0;
@@ -64,14 +70,16 @@ class LaunchRecorder {
   [[nodiscard]] const DriverApi& api() const { return api_; }
   /// What was queued since it was last taken.
   [[nodiscard]] Recording take();
+  /// Cubins, in the order in which they were loaded.
+  [[nodiscard]] const std::vector<std::vector<std::byte>>& modules() const { return modules_; }
 
  private:
   struct Functions;
   DriverApi api_;
   Arch arch_;
   Recording recording_;
-  std::vector<std::byte> cubin_;  ///< of the library loaded last: names and parameters of kernels
-  std::vector<std::string> kernel_names_;
+  std::vector<std::vector<std::byte>> modules_;
+  std::vector<RecordedKernel> kernels_;
 };
 
 }  // namespace flashspan::cuda

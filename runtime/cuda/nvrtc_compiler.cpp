@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <iterator>
 #include <optional>
 
 #include "codegen/kernel/arch_limits.hpp"
@@ -14,18 +16,22 @@ namespace {
 constexpr const char* program_name = "flashspan_kernel.cu";
 constexpr int nvrtc_success = 0;
 
+Error compile_failed(std::string got, std::string detail) {
+  return Error{ErrorCode::compile_failed, "kernel", std::move(got), "source that NVRTC compiles", std::move(detail)};
+}
+
 /// One nvrtcProgram, destroyed at the end of the scope.
 class Program {
  public:
-  Program(const NvrtcApi& api, const kernel::SourceText& source) : api_(api) {
+  Program(const NvrtcApi& api, const std::string& main, const std::vector<kernel::SourceFile>& files) : api_(api) {
     std::vector<const char*> texts;
     std::vector<const char*> names;
-    for (const kernel::SourceFile& file : source.files) {
+    for (const kernel::SourceFile& file : files) {
       texts.push_back(file.text.c_str());
       names.push_back(file.name.c_str());
     }
-    created_ = api_.create_program(&program_, source.main.c_str(), program_name, static_cast<int>(texts.size()),
-                                   texts.data(), names.data());
+    created_ = api_.create_program(&program_, main.c_str(), program_name, static_cast<int>(texts.size()), texts.data(),
+                                   names.data());
   }
   ~Program() {
     if (created_ == nvrtc_success) api_.destroy_program(&program_);
@@ -33,13 +39,15 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  [[nodiscard]] int created() const { return created_; }
-
-  int compile(const std::vector<std::string>& options) {
+  /// Error: compile_failed, with the log in `detail`.
+  [[nodiscard]] Result<void> compile(const std::vector<std::string>& options) {
+    if (created_ != nvrtc_success) return compile_failed(api_.get_error_string(created_), "nvrtcCreateProgram");
     std::vector<const char*> texts;
     texts.reserve(options.size());
     for (const std::string& option : options) texts.push_back(option.c_str());
-    return api_.compile_program(program_, static_cast<int>(texts.size()), texts.data());
+    const int result = api_.compile_program(program_, static_cast<int>(texts.size()), texts.data());
+    if (result != nvrtc_success) return compile_failed(api_.get_error_string(result), log());
+    return {};
   }
 
   [[nodiscard]] std::string log() const {
@@ -74,32 +82,52 @@ class Program {
   int created_ = nvrtc_success;
 };
 
-Error compile_failed(std::string got, std::string detail) {
-  return Error{ErrorCode::compile_failed, "kernel", std::move(got), "source that NVRTC compiles", std::move(detail)};
-}
-
 /// Errors that only show in a compile that succeeded.
-std::optional<Error> defect(const kernel::SourceText& source, const backend::CompileReport& report) {
-  for (const std::string& name : source.entry_points) {
+std::optional<Error> defect(const kernel::ProgramText& program, bool uses_local_memory, const PtxasReport& report) {
+  for (const std::string& name : program.entry_points) {
     const auto defines = [&](const backend::EntryReport& entry) { return entry.name == name; };
     if (std::none_of(report.entries.begin(), report.entries.end(), defines)) {
-      return compile_failed("a module without the entry point " + name, report.log);
+      return compile_failed("a module without the entry point " + name, report.warnings);
     }
   }
   for (const backend::EntryReport& entry : report.entries) {
-    if (entry.spill_bytes == 0 && (entry.stack_bytes == 0 || source.uses_local_memory)) continue;
+    if (entry.spill_bytes == 0 && (entry.stack_bytes == 0 || uses_local_memory)) continue;
     return Error{ErrorCode::kernel_spills, entry.name,
                  std::to_string(entry.spill_bytes) + " bytes of spills and a stack of " +
                      std::to_string(entry.stack_bytes) + " bytes, with " + std::to_string(entry.registers) +
                      " registers",
-                 "a kernel that uses no local memory", report.log};
+                 "a kernel that uses no local memory", report.warnings};
   }
   // ptxas numbers its advisories about instructions it had to serialise or ignore (wgmma, setmaxnreg) C75xx.
-  if (report.log.find("(C75") != std::string::npos) {
+  if (report.warnings.find("(C75") != std::string::npos) {
     return Error{ErrorCode::kernel_spills, "kernel", "a ptxas advisory C75xx: an instruction was serialised or ignored",
-                 "a kernel whose products find the registers they need", report.log};
+                 "a kernel whose products find the registers they need", report.warnings};
   }
   return std::nullopt;
+}
+
+struct CompiledProgram {
+  std::vector<std::byte> cubin;
+  PtxasReport report;
+};
+
+Result<CompiledProgram> compile_program(const NvrtcApi& api, const kernel::SourceText& source,
+                                        const kernel::ProgramText& text, const std::vector<std::string>& options) {
+  Program program(api, text.main, source.files);
+  if (auto done = program.compile(options); !done) return done.error();
+  CompiledProgram compiled{program.cubin(), parse_ptxas_report(program.log())};
+  if (const auto damage = cubin_damage(compiled.cubin)) {
+    return compile_failed("a damaged cubin: " + *damage, compiled.report.warnings);
+  }
+  if (auto error = defect(text, source.uses_local_memory, compiled.report)) return *std::move(error);
+  return compiled;
+}
+
+void append_report(backend::CompileReport& report, PtxasReport more) {
+  std::ranges::move(more.entries, std::back_inserter(report.entries));
+  std::ranges::sort(report.entries, {}, &backend::EntryReport::name);
+  if (!report.log.empty() && !more.warnings.empty()) report.log += "\n";
+  report.log += more.warnings;
 }
 
 }  // namespace
@@ -150,35 +178,30 @@ Result<void> NvrtcCompiler::check(const kernel::SourceText& source, Arch arch) c
 
 Result<std::string> NvrtcCompiler::ptx(const kernel::SourceText& source, Arch arch) const {
   if (auto checked = check(source, arch); !checked) return checked.error();
-  Program program(library_.api, source);
-  if (program.created() != nvrtc_success) {
-    return compile_failed(library_.api.get_error_string(program.created()), "nvrtcCreateProgram");
-  }
-  const int result = program.compile(options(arch));
-  if (result != nvrtc_success) return compile_failed(library_.api.get_error_string(result), program.log());
+  Program program(library_.api, source.main(), source.files);
+  if (auto done = program.compile(options(arch)); !done) return done.error();
   return program.ptx();
 }
 
 Result<backend::Binary> NvrtcCompiler::compile(const kernel::SourceText& source, Arch arch) const {
   if (auto checked = check(source, arch); !checked) return checked.error();
   const auto start = std::chrono::steady_clock::now();
-  Program program(library_.api, source);
-  if (program.created() != nvrtc_success) {
-    return compile_failed(library_.api.get_error_string(program.created()), "nvrtcCreateProgram");
+  const std::vector<std::string> options = this->options(arch);
+  // The first is compiled on this thread, by its get() below; so are the others if no thread can be started for them.
+  std::vector<std::future<Result<CompiledProgram>>> compiling;
+  for (const kernel::ProgramText& program : source.programs) {
+    const auto launch = compiling.empty() ? std::launch::deferred : std::launch::async | std::launch::deferred;
+    compiling.push_back(std::async(launch, [&] { return compile_program(library_.api, source, program, options); }));
   }
-  const int result = program.compile(options(arch));
-  const std::string log = program.log();
-  if (result != nvrtc_success) return compile_failed(library_.api.get_error_string(result), log);
-
   backend::Binary binary;
-  binary.bytes = program.cubin();
-  PtxasReport report = parse_ptxas_report(log);
-  binary.report.entries = std::move(report.entries);
-  binary.report.log = std::move(report.warnings);
+  for (std::size_t i = 0; i < compiling.size(); ++i) {
+    auto compiled = compiling[i].get();
+    if (!compiled) return compiled.error();
+    binary.modules.push_back({source.programs[i].name, std::move(compiled->cubin)});
+    append_report(binary.report, std::move(compiled->report));
+  }
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   binary.report.milliseconds = elapsed.count();
-  if (const auto damage = cubin_damage(binary.bytes)) return compile_failed("a damaged cubin: " + *damage, log);
-  if (const auto error = defect(source, binary.report)) return *error;
   return binary;
 }
 

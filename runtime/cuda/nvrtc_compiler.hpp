@@ -16,7 +16,7 @@
 
 namespace flashspan::cuda {
 
-/// Thread-safe: compiles run at the same time, one thread each. Never touches the driver, writes no file, reads no
+/// Thread-safe: compiles run at the same time, one thread a program. Never touches the driver, writes no file, reads no
 /// header from disk and leaves the process's limits alone (see options()).
 class NvrtcCompiler {
  public:
@@ -37,12 +37,12 @@ class NvrtcCompiler {
   /// What it passes to NVRTC `major`.`minor`.
   [[nodiscard]] static std::vector<std::string> options(int major, int minor, Arch arch);
 
-  /// Error: unsupported if this NVRTC does not know `arch`; compile_failed with the log in `detail`, also if an entry
-  /// point of `source` is missing; kernel_spills if an entry uses local memory that it
-  /// is not meant to, or ptxas serialised its products.
+  /// The programs of `source` at the same time. Error, of the first program that has one: unsupported if this NVRTC
+  /// does not know `arch`; compile_failed with the log in `detail`, also if an entry point is missing; kernel_spills if
+  /// an entry uses local memory that it is not meant to, or ptxas serialised its products.
   [[nodiscard]] Result<backend::Binary> compile(const kernel::SourceText& source, Arch arch) const;
 
-  /// The PTX that the machine code of compile() is made of. Error: as compile(), but for what only the cubin shows.
+  /// PTX of all programs of `source`, as one module. Error: as compile(), but for what only the cubin shows.
   [[nodiscard]] Result<std::string> ptx(const kernel::SourceText& source, Arch arch) const;
 
  private:

@@ -64,10 +64,10 @@ kernel::KernelSpec spec_of(Direction direction, DType dtype, int head_dim_qk, in
 std::shared_ptr<cpu::CpuKernel> kernel_of(const kernel::KernelSpec& spec) {
   static std::map<std::string, std::shared_ptr<cpu::CpuKernel>> kernels;
   const kernel::SourceText source = take(kernel::emit_llvm(spec));
-  auto& kernel = kernels[source.main];
+  auto& kernel = kernels[source.main()];
   if (kernel == nullptr) {
     const backend::Binary binary = take(cpu_backend().compile(source, spec));
-    kernel = std::static_pointer_cast<cpu::CpuKernel>(take(cpu_backend().load(binary.bytes, spec)));
+    kernel = std::static_pointer_cast<cpu::CpuKernel>(take(cpu_backend().load(binary.bytes(), spec)));
   }
   return kernel;
 }

@@ -151,7 +151,7 @@ TEST(CpuBackend, ReportsACompileErrorAndRefusesForeignObjects) {
   const kernel::KernelSpec spec = spec_of(Direction::forward, DType::f32, 16, 16, nullptr, nullptr);
   kernel::SourceText source;
   source.language = kernel::Language::llvm_ir;
-  source.main = "define void @gemm( {";
+  source.programs.push_back({"", "define void @gemm( {", {}});
   const auto broken = cpu_backend().compile(source, spec);
   ASSERT_FALSE(broken.has_value());
   EXPECT_EQ(broken.error().code, ErrorCode::compile_failed);
@@ -167,8 +167,8 @@ TEST(CpuBackend, LoadsTheSameObjectTwice) {
   ASSERT_TRUE(source.has_value());
   const auto binary = cpu_backend().compile(*source, spec);
   ASSERT_TRUE(binary.has_value());
-  const auto first = cpu_backend().load(binary->bytes, spec);
-  const auto second = cpu_backend().load(binary->bytes, spec);
+  const auto first = cpu_backend().load(binary->bytes(), spec);
+  const auto second = cpu_backend().load(binary->bytes(), spec);
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(second.has_value());
 }

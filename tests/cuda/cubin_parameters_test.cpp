@@ -20,7 +20,7 @@ class CubinParameters : public WithNvrtc {
       }
       extern "C" __global__ void none() {})");
     EXPECT_TRUE(binary) << binary.error().message();
-    return binary ? binary->bytes : std::vector<std::byte>{};
+    return binary ? binary->bytes() : std::vector<std::byte>{};
   }
 };
 

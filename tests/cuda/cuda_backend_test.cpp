@@ -19,6 +19,15 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+/// One for each program.
+std::vector<std::byte> cubins_of(const kernel::KernelSpec& spec) {
+  std::vector<std::byte> cubins = empty_cubin();
+  if (spec.lowering == mask::LoweringKind::none) return cubins;
+  const std::vector<std::byte> one = empty_cubin();
+  cubins.insert(cubins.end(), one.begin(), one.end());
+  return cubins;
+}
+
 class CudaBackendCalls : public testing::Test {
  protected:
   void open(int ordinal = 0) {
@@ -29,7 +38,7 @@ class CudaBackendCalls : public testing::Test {
     backend_ = *std::move(backend);
   }
   void load(const kernel::KernelSpec& spec) {
-    auto loaded = backend_->load(empty_cubin(), spec);
+    auto loaded = backend_->load(cubins_of(spec), spec);
     ASSERT_TRUE(loaded) << loaded.error().message();
     kernel_ = *loaded;
   }
@@ -94,7 +103,7 @@ TEST_F(CudaBackendCalls, LoadReturnsTheDriversErrorAndUnloads) {
   for (const char* failing :
        {"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelSetAttribute", "cuKernelGetFunction"}) {
     driver_.failures = {{failing, cuda_error_invalid_value}};
-    const auto loaded = backend_->load(empty_cubin(), call.spec);
+    const auto loaded = backend_->load(cubins_of(call.spec), call.spec);
     ASSERT_FALSE(loaded) << failing;
     EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
     EXPECT_EQ(loaded.error().argument, failing);
@@ -103,13 +112,45 @@ TEST_F(CudaBackendCalls, LoadReturnsTheDriversErrorAndUnloads) {
   }
 }
 
+TEST_F(CudaBackendCalls, KernelsAreAskedForInTheModuleOfTheirProgram) {
+  open();
+  SmallCall call(Direction::forward);
+  load(call.spec);
+  std::vector<std::vector<std::string>> asked;
+  for (const auto& [library, names] : driver_.kernels_asked_for) asked.push_back(names);
+  EXPECT_THAT(asked, ElementsAre(ElementsAre("attention_forward"),
+                                 testing::UnorderedElementsAre("plan_classify", "plan_evaluate", "plan_lists")));
+}
+
 TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
   open();
   const SmallCall call(Direction::forward);
-  const auto loaded = backend_->load({std::byte{1}, std::byte{2}}, call.spec);
-  ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
-  EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
+  std::vector<std::byte> second_is_short = cubins_of(call.spec);
+  second_is_short.pop_back();
+  for (const auto& damaged : {std::vector{std::byte{1}, std::byte{2}}, second_is_short}) {
+    const auto loaded = backend_->load(damaged, call.spec);
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+    EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
+  }
+}
+
+TEST_F(CudaBackendCalls, LoadTakesACubinForEachProgramAndNoMore) {
+  open();
+  SmallCall call(Direction::forward);
+  const auto refused = [&](const std::vector<std::byte>& cubins, const char* got, const char* takes) {
+    const auto loaded = backend_->load(cubins, call.spec);
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+    EXPECT_EQ(loaded.error().got, got);
+    EXPECT_THAT(loaded.error().takes, testing::StartsWith(takes));
+    EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
+  };
+  const std::vector<std::byte> two = cubins_of(call.spec);
+  refused(empty_cubin(), "1", "2");
+  refused({}, "0", "2");
+  call.spec.lowering = mask::LoweringKind::none;
+  refused(two, "2", "1");
 }
 
 TEST_F(CudaBackendCalls, ForwardPlansAndLaunchesOneKernel) {

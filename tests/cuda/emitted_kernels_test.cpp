@@ -6,6 +6,7 @@
 
 #include "codegen/kernel/emit_cuda.hpp"
 #include "runtime/cuda/cubin.hpp"
+#include "runtime/cuda/cubin_parameters.hpp"
 #include "tests/cuda/kernel_specs.hpp"
 #include "tests/cuda/nvrtc_fixture.hpp"
 
@@ -32,8 +33,16 @@ class EmittedKernels : public WithNvrtc, public testing::WithParamInterface<Arch
     const auto binary = compiler().compile(*source, spec->target.arch);
     ASSERT_TRUE(binary) << spec->summary() << "\n" << binary.error().message();
     EXPECT_EQ(binary->report.log, "") << spec->summary();
-    EXPECT_EQ(cubin_damage(binary->bytes), std::nullopt);
-    EXPECT_EQ(binary->report.entries.size(), source->entry_points.size());
+    ASSERT_EQ(binary->modules.size(), source->programs.size());
+    std::size_t entries = 0;
+    for (std::size_t i = 0; i < binary->modules.size(); ++i) {
+      EXPECT_EQ(cubin_damage(binary->modules[i].bytes), std::nullopt);
+      for (const std::string& name : source->programs[i].entry_points) {
+        EXPECT_TRUE(cubin_kernel(binary->modules[i].bytes, name)) << name;
+      }
+      entries += source->programs[i].entry_points.size();
+    }
+    EXPECT_EQ(binary->report.entries.size(), entries);
   }
 };
 

@@ -77,6 +77,7 @@ class FakeDriver {
   std::vector<Memset> memsets;
   std::vector<TensorMapMade> tensor_maps;
   std::vector<Attribute> attributes;
+  std::map<CUlibrary, std::vector<std::string>> kernels_asked_for;  ///< libraries in the order of their loads
   std::vector<CUcontext> context_stack;
   int live_libraries = 0;
   int live_events = 0;
@@ -141,15 +142,16 @@ class FakeDriver {
     const CUresult code = record("cuLibraryLoadData");
     if (code != cuda_success) return code;
     ++current_->live_libraries;
-    *library = made_up_address<CUlibrary>(0x2000);
+    *library = made_up_address<CUlibrary>(0x2000 + ++current_->loaded_libraries_);
     return code;
   }
   static CUresult library_unload(CUlibrary) {
     --current_->live_libraries;
     return record("cuLibraryUnload");
   }
-  static CUresult library_get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
+  static CUresult library_get_kernel(CUkernel* kernel, CUlibrary library, const char* name) {
     current_->names_.emplace_back(name);
+    current_->kernels_asked_for[library].emplace_back(name);
     *kernel = reinterpret_cast<CUkernel>(&current_->names_.back());
     return record("cuLibraryGetKernel");
   }
@@ -292,6 +294,7 @@ class FakeDriver {
  private:
   inline static FakeDriver* current_ = nullptr;
   DriverApi api_ = table();
+  std::uintptr_t loaded_libraries_ = 0;
   std::deque<std::string> names_;               ///< a kernel's handle is the address of its name
   std::deque<unsigned long long> recorded_on_;  ///< an event's handle is the address of the number of its stream
 };

@@ -1,5 +1,5 @@
-// On a real GPU: memory, loading, launching and graph capture, with a module of our own that has the entry points of a
-// kernel and writes down what arrives. Skipped where there is no GPU.
+// On a real GPU: memory, loading, launching and graph capture, with programs of our own that have the entry points of a
+// kernel and write down what arrives. Skipped where there is no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@
 namespace flashspan::cuda {
 namespace {
 
-/// Writes what the kernel was given as 32-bit words: into the tile counts (the planner) and into `out`.
-constexpr const char* witness_source = R"(
+/// Write what the kernel was given as 32-bit words: into the tile counts (the planner) and into `out`.
+constexpr const char* planner_witness = R"(
 #include "attention/parameters.cuh"
 using namespace flashspan_device;
 
@@ -36,6 +36,10 @@ extern "C" __global__ void plan_evaluate(AttentionParameters call, ProgramArgume
 extern "C" __global__ void plan_lists(AttentionParameters call, ProgramArguments, ProgramArguments) {
   if (threadIdx.x == 0 && blockIdx.x == 0) call.by_query.counts[0] += gridDim.x;
 }
+)";
+constexpr const char* attention_witness = R"(
+#include "attention/parameters.cuh"
+using namespace flashspan_device;
 
 extern "C" __global__ void attention_forward(AttentionParameters call, ProgramArguments mask, ProgramArguments score) {
   extern __shared__ int shared[];
@@ -77,14 +81,17 @@ extern "C" __global__ void attention_forward(AttentionParameters call, ProgramAr
 
 kernel::SourceText witness() {
   kernel::SourceText source;
-  source.main = witness_source;
   for (const kernel::TemplateFile& file : kernel::template_library()) {
     if (file.name == "attention/parameters.cuh") {
       source.files.push_back({std::string(file.name), std::string(file.text)});
     }
   }
-  source.entry_points = {kernel::entry_plan_classify, kernel::entry_plan_evaluate, kernel::entry_plan_lists,
-                         kernel::entry_forward};
+  source.programs = {
+      {"", attention_witness, {kernel::entry_forward}},
+      {"planner",
+       planner_witness,
+       {kernel::entry_plan_classify, kernel::entry_plan_evaluate, kernel::entry_plan_lists}},
+  };
   return source;
 }
 
@@ -156,7 +163,7 @@ TEST_F(WithGpu, ACubinOfAnotherArchitectureIsRefusedAtLoad) {
   auto backend = make_cuda_backend(device_, machine_search());
   ASSERT_TRUE(backend);
   const SmallCall call(Direction::forward);
-  const auto loaded = (*backend)->load(binary->bytes, call.spec);
+  const auto loaded = (*backend)->load(binary->bytes(), call.spec);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
   EXPECT_EQ(loaded.error().argument.substr(0, 2), "cu");
@@ -176,7 +183,7 @@ class WithWitness : public WithGpu {
     call_.spec.target = backend_->facts().target;
     const auto binary = backend_->compile(witness(), call_.spec);
     ASSERT_TRUE(binary) << binary.error().message();
-    auto loaded = backend_->load(binary->bytes, call_.spec);
+    auto loaded = backend_->load(binary->bytes(), call_.spec);
     ASSERT_TRUE(loaded) << loaded.error().message();
     kernel_ = *loaded;
 
@@ -367,7 +374,7 @@ TEST_F(WithWitness, UnloadingWhileAnotherStreamIsCapturedLeavesTheCaptureIntact)
   ASSERT_TRUE(create && begin && end);
   const auto binary = backend_->compile(witness(), call_.spec);
   ASSERT_TRUE(binary);
-  auto other = backend_->load(binary->bytes, call_.spec);
+  auto other = backend_->load(binary->bytes(), call_.spec);
   ASSERT_TRUE(other) << other.error().message();
 
   const ContextScope scope(device_);

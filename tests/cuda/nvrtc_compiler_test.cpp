@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/cuda/cubin.hpp"
+#include "runtime/cuda/cubin_parameters.hpp"
 #include "tests/cuda/nvrtc_fixture.hpp"
 
 namespace flashspan::cuda {
@@ -49,7 +50,7 @@ TEST_F(NvrtcCompile, MakesACubinForEveryArchitectureWeServe) {
     if (!std::binary_search(compiler().library().archs.begin(), compiler().library().archs.end(), number)) continue;
     const auto binary = compile(add_one, {"add_one"}, {number, 0});
     ASSERT_TRUE(binary) << number << ": " << binary.error().message();
-    EXPECT_EQ(cubin_damage(binary->bytes), std::nullopt);
+    EXPECT_EQ(cubin_damage(binary->bytes()), std::nullopt);
     EXPECT_GT(binary->report.milliseconds, 0);
     EXPECT_EQ(binary->report.log, "");
   }
@@ -125,21 +126,81 @@ TEST_F(NvrtcCompile, DoesNotLookForHeadersInTheWorkingDirectory) {
 
 TEST_F(NvrtcCompile, TakesHeadersFromMemory) {
   kernel::SourceText source;
-  source.main = "#include \"tile/value.cuh\"\nextern \"C\" __global__ void fill(int* p) { *p = value; }\n";
+  source.programs = {
+      {"", "#include \"tile/value.cuh\"\nextern \"C\" __global__ void fill(int* p) { *p = value; }\n", {"fill"}}};
   source.files = {{"ptx/number.cuh", "#pragma once\nconstexpr int number = 41;\n"},
                   {"tile/value.cuh", "#pragma once\n#include \"ptx/number.cuh\"\nconstexpr int value = number + 1;\n"}};
-  source.entry_points = {"fill"};
   const auto binary = compiler().compile(source, {80, 0});
   ASSERT_TRUE(binary) << binary.error().message();
 }
 
 TEST_F(NvrtcCompile, ReportsAnErrorInAHeaderUnderItsName) {
   kernel::SourceText source;
-  source.main = "#include \"generated/mask_program.cuh\"\n";
+  source.programs = {{"", "#include \"generated/mask_program.cuh\"\n", {}}};
   source.files = {{"generated/mask_program.cuh", "\nint broken = ;\n"}};
   const auto binary = compiler().compile(source, {80, 0});
   ASSERT_FALSE(binary);
   EXPECT_THAT(binary.error().detail, HasSubstr("generated/mask_program.cuh(2): error"));
+}
+
+class TwoPrograms : public NvrtcCompile {
+ protected:
+  static kernel::SourceText source() {
+    kernel::SourceText source;
+    source.programs = {
+        {"", "#include \"number.cuh\"\nextern \"C\" __global__ void b(int* p) { *p = number; }\n", {"b"}},
+        {"other", "#include \"number.cuh\"\nextern \"C\" __global__ void a(int* p) { *p += number; }\n", {"a"}}};
+    source.files = {{"number.cuh", "#pragma once\nconstexpr int number = 41;\n"}};
+    return source;
+  }
+  [[nodiscard]] Error error_of(const kernel::SourceText& source) const {
+    const auto binary = compiler().compile(source, {80, 0});
+    EXPECT_FALSE(binary);
+    return binary ? Error{} : binary.error();
+  }
+};
+
+TEST_F(TwoPrograms, BecomeAModuleEachAndOneReport) {
+  const auto binary = compiler().compile(source(), {80, 0});
+  ASSERT_TRUE(binary) << binary.error().message();
+  ASSERT_EQ(binary->modules.size(), 2u);
+  EXPECT_EQ(binary->modules[0].program, "");
+  EXPECT_EQ(binary->modules[1].program, "other");
+  EXPECT_TRUE(cubin_kernel(binary->modules[0].bytes, "b"));
+  EXPECT_TRUE(cubin_kernel(binary->modules[1].bytes, "a"));
+  ASSERT_EQ(binary->report.entries.size(), 2u);
+  EXPECT_EQ(binary->report.entries[0].name, "a");
+  EXPECT_EQ(binary->report.entries[1].name, "b");
+  const auto cubins = split_cubins(binary->bytes());
+  ASSERT_EQ(cubins.size(), 2u);
+  EXPECT_TRUE(std::ranges::equal(cubins[1], binary->modules[1].bytes));
+}
+
+TEST_F(TwoPrograms, FailTogetherWithTheFirstErrorOfEither) {
+  for (std::size_t broken = 0; broken < 2; ++broken) {
+    kernel::SourceText text = source();
+    text.programs[broken].main += "int broken_" + std::to_string(broken) + " = ;\n";
+    EXPECT_EQ(error_of(text).code, ErrorCode::compile_failed);
+    EXPECT_THAT(error_of(text).detail, HasSubstr("broken_" + std::to_string(broken)));
+    text.programs[1 - broken].entry_points = {"missing"};
+    EXPECT_THAT(error_of(text).message(), HasSubstr(broken == 0 ? "broken_0" : "missing"));
+  }
+}
+
+TEST_F(TwoPrograms, KeepTheWarningsOfBoth) {
+  kernel::SourceText text = source();
+  text.programs[0].main += "extern \"C\" __global__ void c(int* p) { int first; *p = 1; }\n";
+  text.programs[1].main += "extern \"C\" __global__ void d(int* p) { int second; *p = 1; }\n";
+  const auto binary = compiler().compile(text, {80, 0});
+  ASSERT_TRUE(binary) << binary.error().message();
+  EXPECT_THAT(binary->report.log, HasSubstr("\"first\" was declared but never referenced"));
+  EXPECT_THAT(binary->report.log, HasSubstr("\"second\" was declared but never referenced"));
+}
+
+TEST_F(TwoPrograms, AreOneModuleAsPtx) {
+  const auto ptx = compiler().ptx(source(), {80, 0});
+  ASSERT_TRUE(ptx) << ptx.error().message();
+  EXPECT_THAT(*ptx, testing::AllOf(HasSubstr(".entry a("), HasSubstr(".entry b(")));
 }
 
 TEST_F(NvrtcCompile, RefusesAModuleWithoutAnEntryPointItMustDefine) {
@@ -183,7 +244,7 @@ TEST_F(NvrtcCompile, GivesTheSameBytesEveryTime) {
   const auto first = compile(add_one, {"add_one"}, {90, 0});
   const auto second = compile(add_one, {"add_one"}, {90, 0});
   ASSERT_TRUE(first && second);
-  EXPECT_EQ(first->bytes, second->bytes);
+  EXPECT_EQ(first->bytes(), second->bytes());
 }
 
 TEST_F(NvrtcCompile, RunsInFourThreadsAtOnce) {
@@ -194,7 +255,7 @@ TEST_F(NvrtcCompile, RunsInFourThreadsAtOnce) {
   for (int thread = 0; thread < 4; ++thread) {
     const auto binary = compile(source_of(thread), {"add"});
     ASSERT_TRUE(binary) << binary.error().message();
-    expected.push_back(binary->bytes);
+    expected.push_back(binary->bytes());
   }
   std::atomic<int> equal = 0;
   std::vector<std::thread> threads;
@@ -203,7 +264,7 @@ TEST_F(NvrtcCompile, RunsInFourThreadsAtOnce) {
     threads.emplace_back([&, thread] {
       for (int round = 0; round < 5; ++round) {
         const auto binary = compile(source_of(thread), {"add"});
-        if (binary && binary->bytes == expected[static_cast<std::size_t>(thread)]) ++equal;
+        if (binary && binary->bytes() == expected[static_cast<std::size_t>(thread)]) ++equal;
       }
     });
   }

@@ -38,8 +38,7 @@ class WithNvrtc : public testing::Test {
   [[nodiscard]] Result<backend::Binary> compile(std::string main, std::vector<std::string> entry_points = {},
                                                 Arch arch = {80, 0}) const {
     kernel::SourceText source;
-    source.main = std::move(main);
-    source.entry_points = std::move(entry_points);
+    source.programs.push_back({"", std::move(main), std::move(entry_points)});
     return compiler_->compile(source, arch);
   }
 

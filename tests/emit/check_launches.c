@@ -51,15 +51,15 @@ int main(void) {
   CHECK(fake_launches[3].blocks > 7); /* a block a tile */
   CHECK(fake_maps == 0);
   check_arguments(0.125f, 100);
-  const void* const ampere = fake_image;
+  const void* const ampere = fake_image; /* of the two, the planner's */
   CHECK(call(0.3f, 5) == CUDA_SUCCESS);
   check_arguments(0.3f, 5);
-  CHECK(fake_loads == 1);
+  CHECK(fake_loads == 2);
 
   fake_device = 1;
   CHECK(call(0.3f, -1) == CUDA_SUCCESS);
   check_arguments(0.3f, -1);
-  CHECK(fake_loads == 2 && fake_image != ampere);
+  CHECK(fake_loads == 4 && fake_image != ampere);
   CHECK(fake_maps == 3);
   CHECK(fake_launches[3].blocks == 7); /* persistent: one a multiprocessor */
   const int attributes = fake_attributes;
@@ -83,11 +83,17 @@ int main(void) {
   CHECK(call(1.0f, 5) == CUDA_SUCCESS);
 
   CHECK(swa_forward_unload() == CUDA_SUCCESS);
-  CHECK(fake_unloads == 2);
+  CHECK(fake_unloads == 4);
   CHECK(swa_forward_unload() == CUDA_SUCCESS);
-  CHECK(fake_unloads == 2);
+  CHECK(fake_unloads == 4);
+
+  /* Modules are loaded all or none. */
+  fake_loads_left = 1;
+  CHECK(swa_forward_load() == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(fake_loads == 5 && fake_unloads == 5);
+  fake_loads_left = -1;
   CHECK(swa_forward_load() == CUDA_SUCCESS);
-  CHECK(fake_loads == 3);
+  CHECK(fake_loads == 7);
   CHECK(call(1.0f, 5) == CUDA_SUCCESS);
   return failures == 0 ? 0 : 1;
 }

@@ -6,6 +6,7 @@ int fake_device = 0;
 int fake_capabilities[2] = {80, 90};
 int fake_processors = 7;
 CUresult fake_failure = CUDA_SUCCESS;
+int fake_loads_left = -1;
 int fake_loads = 0, fake_unloads = 0, fake_maps = 0, fake_attributes = 0;
 const void* fake_image = NULL;
 struct fake_launch fake_launches[most_launches];
@@ -25,6 +26,8 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
                            unsigned int jit_count, CUlibraryOption* options, void** option_values,
                            unsigned int option_count) {
   (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)option_values, (void)option_count;
+  if (fake_loads_left == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (fake_loads_left > 0) --fake_loads_left;
   ++fake_loads;
   fake_image = code;
   *library = (CUlibrary)code;

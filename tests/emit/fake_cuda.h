@@ -17,6 +17,7 @@ extern int fake_device;          /* of the current context */
 extern int fake_capabilities[2]; /* 10 * major + minor, of two devices */
 extern int fake_processors;
 extern CUresult fake_failure; /* what the next launch returns */
+extern int fake_loads_left;   /* so many succeed; negative: all */
 extern int fake_loads, fake_unloads, fake_maps, fake_attributes;
 extern const void* fake_image; /* loaded last */
 extern struct fake_launch fake_launches[most_launches];

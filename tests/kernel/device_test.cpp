@@ -36,12 +36,11 @@ std::string read(const std::filesystem::path& path) {
 kernel::SourceText device_test(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(FLASHSPAN_SOURCE_DIR) / "tests/kernel/device";
   kernel::SourceText source;
-  source.main = read(folder / (name + ".cu"));
+  source.programs.push_back({"", read(folder / (name + ".cu")), {kernel::entry_forward}});
   source.files.push_back({"check.cuh", read(folder / "check.cuh")});
   for (const kernel::TemplateFile& file : kernel::template_library()) {
     source.files.push_back({std::string(file.name), std::string(file.text)});
   }
-  source.entry_points = {kernel::entry_forward};
   return source;
 }
 
@@ -69,7 +68,7 @@ TEST_P(DeviceCode, HoldsOnTheGpu) {
   spec.dtype = DType::bf16;
   spec.head_dim_qk = spec.head_dim_v = 64;
   spec.lowering = mask::LoweringKind::none;
-  const auto kernel = CudaKernel::load(*device, binary->bytes, spec);
+  const auto kernel = CudaKernel::load(*device, binary->bytes(), spec);
   ASSERT_TRUE(kernel) << kernel.error().message();
 
   const auto memory = allocate(*device, sizeof(Checks));

@@ -91,25 +91,49 @@ TEST(EmitCuda, StandInsAreNotEmbedded) {
   }
 }
 
-TEST(EmitCuda, EntryPointsFollowDirectionAndLowering) {
+TEST(EmitCuda, EntryPointsFollowDirectionAndFamily) {
   using testing::ElementsAre;
-  EXPECT_THAT(emitted({}).entry_points,
-              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_forward));
-  EXPECT_THAT(emitted({.mask = nullptr}).entry_points, ElementsAre(entry_forward));
-  EXPECT_THAT(emitted({.direction = Direction::backward}).entry_points,
-              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
-                          entry_backward_sink, entry_backward_dq, entry_backward_dkdv));
-  EXPECT_THAT(emitted({.arch = {90, 'a'}, .direction = Direction::backward}).entry_points,
-              ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists, entry_backward_delta,
-                          entry_backward_sink, entry_backward_tiles, entry_backward_query_gradient));
+  const auto entry_points = [](const cuda::SpecRequest& request) {
+    return emitted(request).programs.front().entry_points;
+  };
+  EXPECT_THAT(entry_points({}), ElementsAre(entry_forward));
+  EXPECT_THAT(entry_points({.direction = Direction::backward}),
+              ElementsAre(entry_backward_delta, entry_backward_sink, entry_backward_dq, entry_backward_dkdv));
+  EXPECT_THAT(
+      entry_points({.arch = {90, 'a'}, .direction = Direction::backward}),
+      ElementsAre(entry_backward_delta, entry_backward_sink, entry_backward_tiles, entry_backward_query_gradient));
+}
+
+TEST(EmitCuda, ThePlannerOfAMaskIsAProgramOfItsOwn) {
+  using testing::ElementsAre;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const SourceText source = emitted({.direction = direction});
+    ASSERT_EQ(source.programs.size(), 2u);
+    EXPECT_EQ(source.programs[0].name, "");
+    EXPECT_THAT(source.programs[0].main, testing::Not(HasSubstr("plan/")));
+    EXPECT_EQ(source.programs[1].name, "planner");
+    EXPECT_EQ(source.programs[1].main, "#include \"plan/plan_tiles.cuh\"\n");
+    EXPECT_THAT(source.programs[1].entry_points,
+                ElementsAre(entry_plan_classify, entry_plan_evaluate, entry_plan_lists));
+    EXPECT_EQ(source.main(), source.programs[0].main + source.programs[1].main);
+    EXPECT_EQ(emitted({.direction = direction, .mask = nullptr}).programs.size(), 1u);
+  }
+}
+
+TEST(EmitCuda, AnInterpretedMaskComesWithAKernelThatBringsItsCode) {
+  KernelSpec spec = *make_spec({});
+  spec.lowering = LoweringKind::interpreted;
+  const auto source = emit_cuda(spec);
+  ASSERT_TRUE(source) << source.error().message();
+  EXPECT_THAT(source->programs.at(1).entry_points, testing::Contains(entry_plan_program));
 }
 
 TEST(EmitCuda, TheGradientOfTheQueryHasAPassOfItsOwnWhereItsSumsNeedAnOrder) {
   const SourceText one = emitted({.arch = {90, 'a'}, .direction = Direction::backward});
   const SourceText two = emitted({.arch = {90, 'a'}, .direction = Direction::backward, .deterministic = true});
-  EXPECT_EQ(one.entry_points, two.entry_points);
-  EXPECT_THAT(one.main, HasSubstr("attention/backward_query_sums.cuh"));
-  EXPECT_THAT(two.main, HasSubstr("attention/backward_query_pass.cuh"));
+  EXPECT_EQ(one.programs[0].entry_points, two.programs[0].entry_points);
+  EXPECT_THAT(one.main(), HasSubstr("attention/backward_query_sums.cuh"));
+  EXPECT_THAT(two.main(), HasSubstr("attention/backward_query_pass.cuh"));
   EXPECT_THAT(text_of(one, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = false;"));
   EXPECT_THAT(text_of(two, "generated/kernel_spec.cuh"), HasSubstr("bits_by_query = true;"));
 }
@@ -123,10 +147,10 @@ TEST(EmitCuda, ScoreGradientsAddTheirKernelsAndNothingElse) {
     EXPECT_EQ(text_of(without, "generated/score_lookups.cuh"), "");
     EXPECT_EQ(text_of(without, "attention/backward_score.cuh"), "");
     EXPECT_NE(text_of(with, "attention/backward_score.cuh"), "");
-    EXPECT_EQ(with.main, without.main + "#include \"attention/backward_score.cuh\"\n");
-    auto entries = without.entry_points;
+    EXPECT_EQ(with.programs[0].main, without.programs[0].main + "#include \"attention/backward_score.cuh\"\n");
+    auto entries = without.programs[0].entry_points;
     entries.insert(entries.end(), {entry_backward_score_clear, entry_backward_score_sum, entry_backward_score_round});
-    EXPECT_EQ(with.entry_points, entries);
+    EXPECT_EQ(with.programs[0].entry_points, entries);
     const std::string& lookups = text_of(with, "generated/score_lookups.cuh");
     EXPECT_THAT(lookups, HasSubstr("score_lookups = 2;"));
     EXPECT_THAT(lookups, HasSubstr("derivative of score by factor[h]"));

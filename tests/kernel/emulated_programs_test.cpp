@@ -111,7 +111,7 @@ std::string host_source(const std::vector<RandomProgram>& programs) {
   for (const kernel::TemplateFile& file : kernel::template_library()) {
     source.files.push_back({std::string(file.name), std::string(file.text)});
   }
-  std::string functions;
+  std::string main, functions;
   for (std::size_t i = 0; i < programs.size(); ++i) {
     const kernel::EmittedRanges ranges{programs[i].rows.found ? &programs[i].rows.visible : nullptr,
                                        programs[i].columns.found ? &programs[i].columns.visible : nullptr};
@@ -119,10 +119,10 @@ std::string host_source(const std::vector<RandomProgram>& programs) {
     text.replace(text.find("struct MaskProgram"), sizeof("struct MaskProgram") - 1, "struct " + name_of(i));
     const std::string file = "program" + std::to_string(i) + ".cuh";
     source.files.push_back({file, text});
-    source.main += "#include \"" + file + "\"\n";
+    main += "#include \"" + file + "\"\n";
     functions += functions_of(i);
   }
-  source.main += "#include \"mask/interpreter.cuh\"\n";
+  source.programs.push_back({"", main + "#include \"mask/interpreter.cuh\"\n", {}});
   functions +=
       "extern \"C\" __attribute__((visibility(\"default\"))) bool interpreted(\n"
       "    const flashspan_device::ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len) {\n"

@@ -79,7 +79,8 @@ class FakeBackend final : public backend::Backend {
       return Error{ErrorCode::compile_failed, "kernel", "an error", "a correct kernel", "line 7: no such thing"};
     }
     backend::Binary binary;
-    for (char character : spec.summary()) binary.bytes.push_back(static_cast<std::byte>(character));
+    binary.modules.resize(1);
+    for (char character : spec.summary()) binary.modules[0].bytes.push_back(static_cast<std::byte>(character));
     binary.report.milliseconds = 12.5;
     binary.report.entries = {{"first", 40, 100, 0, 0}, {"second", 72, 50, 8, 16}};
     return binary;

@@ -15,6 +15,7 @@
 #include "flashspan/mask.hpp"
 #include "runtime/api/states.hpp"
 #include "runtime/attention/choose_spec.hpp"
+#include "runtime/attention/compile_dump.hpp"
 #include "tests/runtime/fake_backend.hpp"
 #include "tests/runtime/private_folder.hpp"
 
@@ -288,6 +289,18 @@ TEST_F(Provider, EveryCompileIsDumpedWholeIfAskedFor) {
   std::filesystem::remove_all(folder_.path() / "all");
   ASSERT_TRUE(provider_with(options)->get(spec(), text_).has_value());
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "all")) << "what a cache has is not compiled";
+}
+
+TEST_F(Provider, ModulesOfOneCompileAreDumpedUnderTheNamesOfTheirPrograms) {
+  const std::vector<backend::Module> modules{{"", {std::byte{'a'}}}, {"planner", {std::byte{'p'}, std::byte{'q'}}}};
+  kernel::SourceText source;
+  source.programs = {{"", "first\n", {}}, {"planner", "second\n", {}}};
+  const std::string log;
+  const auto folder = folder_.path() / "modules";
+  ASSERT_TRUE(attention::dump_compile({source, spec(), log, modules}, "key", {folder}));
+  EXPECT_EQ(text_of(folder / "key.cubin"), "a");
+  EXPECT_EQ(text_of(folder / "key.planner.cubin"), "pq");
+  EXPECT_THAT(text_of(folder / "key.cu"), HasSubstr("first\nsecond\n"));
 }
 
 TEST_F(Provider, ADumpFolderThatCannotBeWrittenToIsOneWarning) {

@@ -101,7 +101,9 @@ Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
 
 Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source) {
   std::string text = "#include \"device.hpp\"\n" + for_the_emulator(source);
-  for (const std::string& entry : source.entry_points) text += launcher(entry);
+  for (const kernel::ProgramText& program : source.programs) {
+    for (const std::string& entry : program.entry_points) text += launcher(entry);
+  }
   text += std::string(exported) + "long long bank_conflicts() { return emulation::block.bank_conflicts; }\n";
   // Calls that differ in data alone have one kernel.
   static std::map<std::string, std::shared_ptr<void>> compiled;

@@ -24,12 +24,11 @@ kernel::KernelSpec spec_of(const PlanRequest& request) {
   return spec;
 }
 
-/// The planner's part of a module: the attention kernels take far longer to compile.
+/// The planner alone: the attention kernels take far longer to compile.
 Result<EmulatedKernel> compile_planner(const kernel::KernelSpec& spec) {
   auto source = kernel::emit_cuda(spec);
   if (!source) return source.error();
-  source->main = "#include \"plan/plan_tiles.cuh\"\n";
-  source->entry_points = {kernel::entry_plan_classify, kernel::entry_plan_evaluate, kernel::entry_plan_lists};
+  source->programs.erase(source->programs.begin());
   return EmulatedKernel::compile(*source);
 }
 

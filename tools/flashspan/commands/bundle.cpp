@@ -215,7 +215,7 @@ void add_bundle(CLI::App& application, ChosenCommand& chosen) {
   build->add_option("MANIFEST", options->manifest, "JSON file: {\"kernels\": [{\"mask\": .., \"head_dim\": ..}, ..]}")
       ->required();
   build->add_option("--arch", options->arch, "Architectures, e.g. sm_80,sm_90a")->required()->type_name("LIST");
-  build->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
+  build->add_option("--threads", options->threads, "Kernels compiled at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   build
       ->add_option("--tuning", options->tunings,

@@ -226,7 +226,7 @@ void add_compile(CLI::App& application, ChosenCommand& chosen) {
   for (CLI::Option* const option : command->get_options()) {
     if (option != spec && option != command->get_help_ptr()) spec->excludes(option);
   }
-  command->add_option("--threads", options->threads, "Compiles at a time (default: one a core)")
+  command->add_option("--threads", options->threads, "Kernels compiled at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--source-dir", options->source_dir, "Also write the complete sources there")->type_name("DIR");
   add_cache_dir_option(*command, options->cache_dir);

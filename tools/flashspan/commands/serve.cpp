@@ -68,7 +68,7 @@ void add_serve(CLI::App& application, ChosenCommand& chosen) {
       ->add_option("--token-file", options->token_file,
                    "What clients must know, for http://; default: FLASHSPAN_SERVICE_TOKEN")
       ->type_name("FILE");
-  command->add_option("--threads", service.compile_threads, "Compiles at a time (default: one a core)")
+  command->add_option("--threads", service.compile_threads, "Kernels compiled at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--connections", service.connections, "Clients at a time; others wait")
       ->check(CLI::Range(1, 65536))
