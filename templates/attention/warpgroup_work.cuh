@@ -97,9 +97,11 @@ __device__ __forceinline__ void store_row(unsigned short* row, const float (&val
 /// True in every lane if one of the lane's results is NaN or infinite.
 template <int count>
 __device__ __forceinline__ bool any_non_finite(const float (&values)[count]) {
-  float sum = 0.f;  // stays 0 as long as all are finite
+  constexpr int chains = 4;
+  float sums[chains] = {};  // stay 0 as long as all are finite
 #pragma unroll
-  for (int i = 0; i < count; ++i) sum = values[i] * 0.f + sum;
+  for (int i = 0; i < count; ++i) sums[i % chains] = values[i] * 0.f + sums[i % chains];
+  const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   return __any_sync(0xffffffffu, sum != 0.f) != 0;
 }
 
