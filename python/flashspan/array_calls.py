@@ -37,8 +37,8 @@ def attention(query: numpy.ndarray, key: numpy.ndarray, value: numpy.ndarray, ma
     kept = [[] if program is None else [converted(tensor, "mask or score tensor") for tensor in program.tensors]
             for program in (mask, score)]
     described = [[description(tensor, "mask or score tensor") for tensor in part] for part in kept]
-    programs = calls.programs(mask.description if mask else "", described[0], score.description if score else "",
-                              described[1], sizes)
+    mask_text, score_text = ("" if program is None else program.description for program in (mask, score))
+    programs = calls.programs(mask_text, described[0], score_text, described[1], sizes)
     call = calls.forward(-1, *programs, scale, tile, *tensors, None if sink is None else description(sink, "sink"),
                          description(out, "out", bshd), description(lse, "lse"))
     workspace = np.empty(call.workspace_bytes, np.uint8)

@@ -33,7 +33,8 @@ class Mask(Program):
             that ``doc[q]`` works for NumPy arrays as well. Tensors of int32, float32, float16 and bfloat16 are read where
             they are; other integers and float64 through a copy in 32 bits made for every call.
 
-    Another value of a number or tensor compiles nothing. Masks combine with ``&``, ``|`` and ``~``.
+    Another value of a number or tensor compiles nothing. Masks combine with ``&``, ``|`` and ``~``; ``and``, ``or`` and ``not``
+    are refused.
 
     Raises:
         BadExpressionError: the text does not parse; the message marks the column.

@@ -81,6 +81,10 @@ class Program:
         host = self.to("cpu") if any(cuda_device(tensor) >= 0 for tensor in self.tensors) else self
         return host.converted()
 
+    def __bool__(self) -> bool:
+        """Neither true nor false: ``a and b`` would be `b` alone."""
+        raise BadArgumentError(type(self).__name__, "its truth, in and, or, not or if", "&, | and ~ of masks, and `is None`")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_summary(self._node)})"
 

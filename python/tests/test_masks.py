@@ -142,6 +142,11 @@ class TestCombinations:
         with pytest.raises(TypeError):
             masks.causal() & True
 
+    @pytest.mark.parametrize("misused", [lambda a, b: a and b, lambda a, b: a or b, lambda a, b: not a], ids=["and", "or", "not"])
+    def test_are_not_made_by_words_that_would_drop_one(self, misused):
+        with pytest.raises(ValueError, match="&, .*~ of masks"):
+            misused(masks.causal(), masks.window(left=3))
+
 
 class TestData:
     def test_numbers_are_values_of_the_call(self):
