@@ -15,6 +15,17 @@
 
 namespace flashspan_device {
 
+/// At the end of an item.
+__device__ __forceinline__ void store_gradients(Exchange& exchange, const Consumer& c, const BackwardItem& item,
+                                                const float (&key_gradient)[padded_qk / 2],
+                                                const float (&value_gradient)[padded_v / 2]) {
+  store_gradient<padded_qk>(c, item, c.p.key_gradient, key_gradient, c.p.scale, head_dim_qk);
+  store_gradient<padded_v>(c, item, c.p.value_gradient, value_gradient, 1.f, head_dim_v);
+  if (!has_plan || !exchange.cleaned) return;
+  if (exchange.cleaned_out_gradients != 0) add_what_was_cleaned(c, item);
+  forget_cleaning(exchange);
+}
+
 /// Consumer warpgroup `warpgroup`: 64 keys of every item.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
                                         const ProgramArguments& score, Exchange& exchange, u32 shared, int warpgroup) {
@@ -131,12 +142,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       exchange.out_gradient_empty[(step_number - 1) % num_stages].arrive();
     }
     exchange.keys_empty.arrive();
-    store_gradient<padded_qk>(c, item, p.key_gradient, key_gradient, p.scale, head_dim_qk);
-    store_gradient<padded_v>(c, item, p.value_gradient, value_gradient, 1.f, head_dim_v);
-    if (has_plan && exchange.cleaned) {
-      if (exchange.cleaned_out_gradients != 0) add_what_was_cleaned(c, item);
-      forget_cleaning(exchange);
-    }
+    store_gradients(exchange, c, item, key_gradient, value_gradient);
     exchange.item_empty[slot].arrive();
     ++item_number;
   }

@@ -703,8 +703,8 @@ __device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage,
   have_cleaned(exchange, static_cast<int>(stage));
 }
 
-/// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well, when
-/// the other share is made.
+/// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well,
+/// when the other share is made.
 __device__ __forceinline__ void clean_keys_if_doubtful(Exchange& exchange, u32 step) {
   if (!exchange.keys_to_clean) return;
   exchange.score_gradients_empty[step % score_gradient_buffers].wait(score_gradient_parity(step));
