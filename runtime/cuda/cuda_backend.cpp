@@ -40,7 +40,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   const PlanSize size = plan_size(spec, args);
   auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
-  if (args.planned) grids->plan_program = grids->plan_classify = grids->plan_evaluate = grids->plan_lists = 0;
+  if (args.planned) grids->plan_program = grids->plan_classify = grids->plan_lists = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size, score_sums(args));
   if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
@@ -202,9 +202,8 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   constexpr int rounding_threads = 256;
   const std::int64_t query_gradient_blocks =
       spec.two_passes ? std::min(grids.backward_query_gradient, most_blocks) : grids.backward_query_gradient;
-  const std::array<Step, 10> steps{
+  const std::array<Step, 9> steps{
       {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
-       {EntryPoint::plan_evaluate, grids.plan_evaluate, plan_threads},
        {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
        {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
        {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
@@ -213,7 +212,7 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
        {EntryPoint::backward_dkdv, grids.backward_dkdv, threads},
        {EntryPoint::backward_tiles, std::min(grids.backward_tiles, most_blocks), threads},
        {EntryPoint::backward_query_gradient, query_gradient_blocks, spec.two_passes ? threads : rounding_threads}}};
-  // Kernels that take no maps do not look at the fourth.
+  // Kernels that take fewer, as the planner's and those without maps, do not look at the last ones.
   std::array<void*, 4> arguments{&call.attention, &call.mask, &call.score, &call.maps};
   for (const Step& step : steps) {
     if (step.blocks == 0) continue;

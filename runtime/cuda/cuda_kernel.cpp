@@ -19,8 +19,6 @@ const char* name_of(EntryPoint entry) {
       return kernel::entry_plan_program;
     case EntryPoint::plan_classify:
       return kernel::entry_plan_classify;
-    case EntryPoint::plan_evaluate:
-      return kernel::entry_plan_evaluate;
     case EntryPoint::plan_lists:
       return kernel::entry_plan_lists;
     case EntryPoint::forward:
@@ -80,7 +78,7 @@ EntryPoints attention_entry_points(const kernel::KernelSpec& spec) {
 }
 
 EntryPoints planner_entry_points(const kernel::KernelSpec& spec) {
-  EntryPoints entries{{EntryPoint::plan_classify, 0}, {EntryPoint::plan_evaluate, 0}, {EntryPoint::plan_lists, 0}};
+  EntryPoints entries{{EntryPoint::plan_classify, 0}, {EntryPoint::plan_lists, 0}};
   if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(EntryPoint::plan_program, 0);
   return entries;
 }

@@ -19,7 +19,6 @@ namespace flashspan::cuda {
 enum class EntryPoint {
   plan_program,
   plan_classify,
-  plan_evaluate,
   plan_lists,
   forward,
   backward_delta,

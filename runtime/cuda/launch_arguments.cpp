@@ -75,7 +75,8 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
   if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key, layout.key_bits);
   int* const counters = static_cast<int*>(at(layout.counters));
   parameters.next_item = reinterpret_cast<unsigned*>(counters);
-  parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2};
+  parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2,
+                        counters + 2 + 2 * size.lists()};
 }
 
 /// Query heads that work at a time: those of as many key heads as the L2 cache holds keys and values of, half of the

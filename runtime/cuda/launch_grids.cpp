@@ -41,15 +41,12 @@ Result<void> check_grid(const char* entry, std::int64_t grid) {
 
 /// See the entry points in templates/plan.
 void plan_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const PlanSize& plan) {
-  const auto list_blocks = [](std::int64_t rows) { return divide_up(rows, flashspan_device::rows_per_list_block); };
-  const std::int64_t per_list =
-      list_blocks(plan.query_tiles) + (spec.direction == Direction::backward ? list_blocks(plan.key_tiles) : 0);
-  grids.plan_lists = blocks(per_list, plan.heads, plan.batch);
-  if (grids.plan_lists == 0) return;
+  const std::int64_t groups = blocks(plan.row_groups(spec.direction), plan.heads, plan.batch);
+  if (groups == 0) return;
   grids.plan_program = spec.lowering == mask::LoweringKind::interpreted ? 1 : 0;
   grids.plan_classify = blocks(std::max<std::int64_t>(plan.patches(), 1), plan.heads, plan.batch);
-  grids.plan_evaluate =
-      std::min(plan.patches() == 0 ? 0 : grids.plan_classify * flashspan_device::patch_tiles, most_evaluate_blocks);
+  const std::int64_t tiles = blocks(plan.query_tiles * plan.key_tiles, plan.heads, plan.batch);
+  grids.plan_lists = std::min(std::max(tiles, groups), most_list_blocks);
 }
 
 /// Blocks of attention_backward_delta: rows of all heads and batches together, as they stand in delta.
@@ -110,8 +107,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
       break;
   }
   for (const auto& [entry, grid] :
-       {std::pair{kernel::entry_plan_classify, grids.plan_classify},
-        std::pair{kernel::entry_plan_lists, grids.plan_lists}, std::pair{kernel::entry_forward, grids.forward},
+       {std::pair{kernel::entry_plan_classify, grids.plan_classify}, std::pair{kernel::entry_forward, grids.forward},
         std::pair{kernel::entry_backward_delta, grids.backward_delta},
         std::pair{kernel::entry_backward_dq, grids.backward_dq},
         std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv},

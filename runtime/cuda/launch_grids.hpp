@@ -17,9 +17,9 @@ namespace flashspan::cuda {
 using flashspan_device::delta_threads;
 using flashspan_device::plan_threads;
 inline constexpr int threads_per_warp = 32;
-/// plan_evaluate takes any number of blocks, which share the work evenly: best as many as run at once. An SM of an
-/// H200, which has 132, holds four of some 60 registers a thread.
-inline constexpr std::int64_t most_evaluate_blocks = std::int64_t{4} * 132;
+/// plan_lists takes any number of blocks, which share the work evenly: best as many as run at once. An SM of an H200,
+/// which has 132, holds four of some 60 registers a thread.
+inline constexpr std::int64_t most_list_blocks = std::int64_t{4} * 132;
 /// The same of the kernels that go over the elements of score gradients.
 inline constexpr std::int64_t most_element_blocks = std::int64_t{8} * 132;
 
@@ -27,7 +27,6 @@ inline constexpr std::int64_t most_element_blocks = std::int64_t{8} * 132;
 struct LaunchGrids {
   std::int64_t plan_program = 0;  ///< of interpreted masks
   std::int64_t plan_classify = 0;
-  std::int64_t plan_evaluate = 0;
   std::int64_t plan_lists = 0;
   std::int64_t forward = 0;
   std::int64_t backward_delta = 0;

@@ -20,6 +20,10 @@ std::int64_t patch_count(std::int64_t tiles) { return divide_up(tiles, flashspan
 
 std::int64_t PlanSize::patches() const { return patch_count(query_tiles) * patch_count(key_tiles); }
 
+std::int64_t PlanSize::row_groups(Direction direction) const {
+  return patch_count(query_tiles) + (direction == Direction::backward ? patch_count(key_tiles) : 0);
+}
+
 PlanSize plan_size(const kernel::KernelSpec& spec, const backend::LaunchArgs& args) {
   PlanSize size;
   if (spec.lowering == mask::LoweringKind::none) return size;
@@ -76,7 +80,7 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   if (backward) place(layout.key_bits, layout.bit_slots, bytes_per_key_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
-  place(layout.counters, has_rows ? 2 + 2 * plan.lists() : 0, word);
+  place(layout.counters, has_rows ? 2 + plan.lists() * (2 + plan.row_groups(spec.direction)) : 0, word);
   layout.split = split_size(spec, shape);
   // Results, and two maxima and sums of each of 32 lanes.
   const std::int64_t partial_floats = std::int64_t{16} * kernel::padded_head_dim(spec.head_dim_v) + 128;

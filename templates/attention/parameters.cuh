@@ -130,7 +130,9 @@ struct TilePlanArguments {
 struct PlanScratch {
   unsigned int* undecided;  // [plan_batch, plan_heads, patches, words_per_patch]: a bit per tile left to evaluate
   int* slots_taken;         // bit tiles asked for
-  int* blocks_done;         // [2, plan_batch, plan_heads]: blocks of plan_lists that have finished, by query and by key
+  int* groups_listed;       // [2, plan_batch, plan_heads]: row groups whose lists are written, by query and by key
+  int* open_tiles;  // [plan_batch, plan_heads, row groups], by query and then by key if those are planned: tiles left
+                    // to evaluate, less those that have been
 };
 
 // Description of a tensor for the copy engine of sm_90, and of the box that one copy moves; made by the driver
@@ -182,10 +184,10 @@ constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
 constexpr int delta_lanes_per_row = 16;  // in the hopper family; a lane reads eight elements
 
-// A block of plan_classify works on a patch of tiles; a block of plan_lists on some rows of one list, a warp each.
-constexpr int patch_side = 8;
+// A block of the planner works on a patch of tiles, or on the rows of tiles that a row or a column of patches has: a
+// group of rows, a warp each.
+constexpr int patch_side = plan_threads / 32;
 constexpr int patch_tiles = patch_side * patch_side;
 constexpr int words_per_patch = patch_tiles / 32;
-constexpr int rows_per_list_block = plan_threads / 32;
 
 }  // namespace flashspan_device

@@ -39,6 +39,7 @@ __device__ int __syncthreads_or(int value);
 __device__ void __syncwarp(unsigned int lanes = 0xffffffffu);
 __device__ void __nanosleep(unsigned int nanoseconds);
 __device__ void __threadfence();
+__device__ void* memcpy(void* to, const void* from, unsigned long bytes);
 __device__ unsigned int __ballot_sync(unsigned int lanes, int value);
 __device__ int __any_sync(unsigned int lanes, int value);
 __device__ int __reduce_min_sync(unsigned int lanes, int value);

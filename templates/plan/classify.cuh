@@ -57,17 +57,22 @@ __device__ __forceinline__ TileClass classify_tile(const TileGrid& grid, const P
                                Interval{at.first_k, at.first_k + at.columns - 1}, grid.q_len, grid.kv_len);
 }
 
-/// Counters of later kernels.
+/// Counters of later kernels, which a workspace does not come with. By the whole grid: a list's first block clears the
+/// list's.
 __device__ __forceinline__ void clear_counters(const AttentionParameters& p, const TileGrid& grid) {
   const int block = static_cast<int>(blockIdx.x);
-  if (block == 0) {
-    *p.scratch.slots_taken = 0;
-    *p.next_item = 0;
-  }
+  const int thread = static_cast<int>(threadIdx.x);
   const int blocks_per_list = grid.patches > 0 ? grid.patches : 1;
   if (block % blocks_per_list != 0) return;
-  p.scratch.blocks_done[block / blocks_per_list] = 0;
-  p.scratch.blocks_done[grid.lists + block / blocks_per_list] = 0;
+  const int list = block / blocks_per_list;
+  if (thread == 0) {
+    if (block == 0) *p.scratch.slots_taken = 0;
+    if (block == 0) *p.next_item = 0;
+    p.scratch.groups_listed[list] = 0;
+    p.scratch.groups_listed[grid.lists + list] = 0;
+  }
+  int* const open_tiles = p.scratch.open_tiles + static_cast<long long>(list) * grid.groups_per_list();
+  for (int i = thread; i < grid.groups_per_list(); i += plan_threads) open_tiles[i] = 0;
 }
 
 }  // namespace flashspan_device
@@ -76,15 +81,13 @@ __device__ __forceinline__ void clear_counters(const AttentionParameters& p, con
 /// marks the others in scratch.undecided.
 extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
     plan_classify(const __grid_constant__ flashspan_device::AttentionParameters p,
-                  const __grid_constant__ flashspan_device::ProgramArguments mask,
-                  const __grid_constant__ flashspan_device::ProgramArguments score) {
+                  const __grid_constant__ flashspan_device::ProgramArguments mask) {
   using namespace flashspan_device;
-  (void)score;
   __shared__ PatchRanges ranges;
   __shared__ TileClass classes[patch_tiles];
   const TileGrid grid(p);
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) clear_counters(p, grid);
+  clear_counters(p, grid);
   if (grid.patches == 0) return;
   const TilePlace first = grid.first_tile(blockIdx.x);
   ranges.find(grid, mask, first);

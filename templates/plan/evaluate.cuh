@@ -1,6 +1,4 @@
-// evaluate.cuh -- the planner's second kernel: exact evaluation, pair by pair, of the tiles that interval analysis left
-// open. The blocks share the open tiles evenly without talking to one another: every block counts them all in one fixed
-// order and takes those whose number falls to it.
+// evaluate.cuh -- exact evaluation, pair by pair, of a tile that interval analysis left open.
 #pragma once
 
 #include "generated/mask_program.cuh"
@@ -18,69 +16,6 @@ constexpr int row_step = plan_threads / words_per_row;
 constexpr int rows_per_thread = (block_m + row_step - 1) / row_step;
 constexpr int tile_groups = (block_m + group_rows - 1) / group_rows;
 static_assert(tile_groups <= 8, "a bit each in TileEntry::unseeing");
-
-/// Sum over the threads before this one, and over all of the block.
-struct BlockSum {
-  int before;
-  int all;
-};
-
-__device__ __forceinline__ BlockSum sum_over_block(int value) {
-  __shared__ int of_warps[plan_threads / 32];
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  int inclusive = value;
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-    if (lane >= distance) inclusive += other;
-  }
-  __syncthreads();  // an earlier sum has been read
-  if (lane == 31) of_warps[warp] = inclusive;
-  __syncthreads();
-  BlockSum sum = {inclusive - value, 0};
-  for (int i = 0; i < plan_threads / 32; ++i) {
-    if (i < warp) sum.before += of_warps[i];
-    sum.all += of_warps[i];
-  }
-  return sum;
-}
-
-/// A thread's share of scratch.undecided in one round of the block.
-struct OpenTiles {
-  static constexpr int words = 8;
-  static constexpr int words_per_round = words * plan_threads;
-  unsigned int word[words];
-
-  __device__ static int place(int i) { return i * plan_threads + static_cast<int>(threadIdx.x); }
-  __device__ __forceinline__ void load(const unsigned int* undecided, long long first, long long end) {
-#pragma unroll
-    for (int i = 0; i < words; ++i) {
-      const long long at = first + place(i);
-      word[i] = at < end ? undecided[at] : 0;
-    }
-  }
-  __device__ __forceinline__ int count() const {
-    int sum = 0;
-#pragma unroll
-    for (int i = 0; i < words; ++i) sum += __popc(word[i]);
-    return sum;
-  }
-  /// Position in scratch.undecided, in bits, of the n-th tile of this thread.
-  __device__ __forceinline__ long long position(long long first, int n) const {
-    long long found = -1;
-#pragma unroll
-    for (int i = 0; i < words; ++i) {
-      const int here = __popc(word[i]);
-      if (n >= 0 && n < here) {
-        unsigned int rest = word[i];
-        for (int skipped = 0; skipped < n; ++skipped) rest &= rest - 1;
-        found = (first + place(i)) * 32 + __ffs(static_cast<int>(rest)) - 1;
-      }
-      n -= here;
-    }
-    return found;
-  }
-};
 
 /// A value of each of two neighbouring columns.
 struct alignas(8) ColumnPair {
@@ -238,31 +173,3 @@ __device__ __forceinline__ void evaluate_tile(const AttentionParameters& p, cons
 }
 
 }  // namespace flashspan_device
-
-/// Any number of blocks. Settles every tile of scratch.undecided.
-extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
-    plan_evaluate(const __grid_constant__ flashspan_device::AttentionParameters p,
-                  const __grid_constant__ flashspan_device::ProgramArguments mask,
-                  const __grid_constant__ flashspan_device::ProgramArguments score) {
-  using namespace flashspan_device;
-  (void)score;
-  __shared__ TileValues values;
-  __shared__ long long chosen;
-  const TileGrid grid(p);
-  const long long end = static_cast<long long>(grid.lists) * grid.patches * words_per_patch;
-  const int blocks = static_cast<int>(gridDim.x);
-  int mine = static_cast<int>(blockIdx.x);  // number of this block's next tile among those of the round
-  for (long long first = 0; first < end; first += OpenTiles::words_per_round) {
-    OpenTiles open;
-    open.load(p.scratch.undecided, first, end);
-    const BlockSum sum = sum_over_block(open.count());
-    for (; mine < sum.all; mine += blocks) {
-      const long long position = open.position(first, mine - sum.before);
-      if (position >= 0) chosen = position;
-      __syncthreads();
-      const TilePlace corner = grid.first_tile(chosen / patch_tiles);
-      evaluate_tile(p, grid, mask, TileGrid::tile_of_patch(corner, static_cast<int>(chosen % patch_tiles)), values);
-    }
-    mine -= sum.all;
-  }
-}

@@ -1,7 +1,8 @@
-// lists.cuh -- the planner's last kernel: takes the empty tiles out of every row of entries, in place, and orders the
-// rows by what they cost.
+// lists.cuh -- rows whose tiles are all settled: the empty ones are taken out of the entries, in place, and the rows of
+// a list ordered by what they cost.
 #pragma once
 
+#include "plan/counters.cuh"
 #include "plan/order.cuh"
 #include "plan/tile_grid.cuh"
 
@@ -16,24 +17,40 @@ struct RowTotals {
   int cost;
 };
 
+/// An entry as it is moved: the compiler keeps each of its members in a register of its own.
+using EntryBits = unsigned long long;
+static_assert(sizeof(EntryBits) == sizeof(TileEntry));
+
+__device__ __forceinline__ EntryBits bits_of(const TileEntry& entry) {
+  EntryBits bits;
+  memcpy(&bits, &entry, sizeof(bits));
+  return bits;
+}
+__device__ __forceinline__ int mask_of(EntryBits bits) {
+  TileEntry entry;
+  memcpy(&entry, &bits, sizeof(entry));
+  return entry.mask;
+}
+
 /// By one warp. What a step writes stands before all that is still to be read.
-__device__ __forceinline__ RowTotals compact_row(TileEntry* entries, int across) {
+__device__ __forceinline__ RowTotals compact_row(EntryBits* entries, int across) {
   constexpr int steps = 4;  // in flight together
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned int lanes_before = (1u << lane) - 1;
   RowTotals totals = {0, 0};
   for (int first = 0; first < across; first += steps * 32) {
-    TileEntry found[steps];
+    EntryBits found[steps];
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       const int tile = first + step * 32 + lane;
-      found[step] = tile < across ? entries[tile] : TileEntry{tile, empty_tile, 0};
+      found[step] = tile < across ? entries[tile] : bits_of(TileEntry{0, empty_tile, 0});
     }
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      const bool listed = found[step].mask != empty_tile;
+      const int mask = mask_of(found[step]);
+      const bool listed = mask != empty_tile;
       const unsigned int visited = __ballot_sync(0xffffffffu, listed);
-      const unsigned int full = __ballot_sync(0xffffffffu, found[step].mask == full_tile);
+      const unsigned int full = __ballot_sync(0xffffffffu, mask == full_tile);
       if (listed) entries[totals.count + __popc(visited & lanes_before)] = found[step];
       totals.count += __popc(visited);
       totals.cost += __popc(full) * full_tile_cost + __popc(visited & ~full) * partial_tile_cost;
@@ -42,47 +59,30 @@ __device__ __forceinline__ RowTotals compact_row(TileEntry* entries, int across)
   return totals;
 }
 
-__device__ __forceinline__ int blocks_of_rows(int rows) {
-  return (rows + rows_per_list_block - 1) / rows_per_list_block;
-}
-
-}  // namespace flashspan_device
-
-/// Blocks of the rows of query tiles, list by list, then of the rows of key tiles if those are planned.
-extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
-    plan_lists(const __grid_constant__ flashspan_device::AttentionParameters p,
-               const __grid_constant__ flashspan_device::ProgramArguments mask,
-               const __grid_constant__ flashspan_device::ProgramArguments score) {
-  using namespace flashspan_device;
-  (void)mask, (void)score;
-  __shared__ bool is_last;
-  const TileGrid grid(p);
-  const int query_blocks = grid.lists * blocks_of_rows(grid.query_tiles);
-  const bool by_key = static_cast<int>(blockIdx.x) >= query_blocks;
-  const int block = static_cast<int>(blockIdx.x) - (by_key ? query_blocks : 0);
-  const int rows = by_key ? grid.key_tiles : grid.query_tiles;
-  const int across = by_key ? grid.query_tiles : grid.key_tiles;
-  const int list = block / blocks_of_rows(rows);
-  const int row = block % blocks_of_rows(rows) * rows_per_list_block + static_cast<int>(threadIdx.x) / 32;
-  const long long first_row = static_cast<long long>(list) * rows;
-  int* const order = (by_key ? p.by_key.order : p.by_query.order) + first_row;
+/// By the whole block; every tile of the group's rows is settled, and this block knows of it.
+__device__ __forceinline__ void list_group(const AttentionParameters& p, const TileGrid& grid, const RowGroup& group) {
+  const TilePlanArguments& plan = group.by_key ? p.by_key : p.by_query;
+  const int rows = group.by_key ? grid.key_tiles : grid.query_tiles;
+  const int across = group.by_key ? grid.query_tiles : grid.key_tiles;
+  const int row = group.number * patch_side + static_cast<int>(threadIdx.x) / 32;
+  const long long first_row = static_cast<long long>(group.list) * rows;
+  int* const order = plan.order + first_row;
   if (row < rows) {
-    TileEntry* const entries = by_key ? p.by_key.entries : p.by_query.entries;
-    const RowTotals totals = compact_row(entries + (first_row + row) * across, across);
+    const long long first_entry = (first_row + row) * across;
+    const RowTotals totals = compact_row(reinterpret_cast<EntryBits*>(plan.entries + first_entry), across);
     if (threadIdx.x % 32 == 0) {
-      (by_key ? p.by_key.counts : p.by_query.counts)[first_row + row] = totals.count;
+      plan.counts[first_row + row] = totals.count;
       order[row] = totals.cost;
     }
   }
-  // The block that ends last finds the costs of all rows written.
-  __threadfence();
+  // The block that lists a list's last group finds the costs of all its rows written.
   __syncthreads();
+  bool is_last = false;
   if (threadIdx.x == 0) {
-    int* const done = p.scratch.blocks_done + (by_key ? grid.lists : 0) + list;
-    is_last = atomicAdd(done, 1) == blocks_of_rows(rows) - 1;
+    int* const listed = p.scratch.groups_listed + (group.by_key ? grid.lists : 0) + group.list;
+    is_last = add_release_acquire(listed, 1) == (rows + patch_side - 1) / patch_side;
   }
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  order_rows(order, rows);
+  if (__syncthreads_or(static_cast<int>(is_last)) != 0) order_rows(order, rows);
 }
+
+}  // namespace flashspan_device

@@ -15,18 +15,22 @@ __device__ inline void order_rows(int* order, int rows) {
   __shared__ SortKey keys[most_sorted_rows];
   const int thread = static_cast<int>(threadIdx.x);
   if (rows > most_sorted_rows) {
+#pragma unroll 1
     for (int i = thread; i < rows; i += plan_threads) order[i] = rows - 1 - i;
     return;
   }
   int padded = 1;
   while (padded < rows) padded *= 2;
   const volatile int* const costs = order;  // written by other blocks: not from a cache of this SM
+  // Nothing here is worth registers, of which an SM holds so many blocks the fewer.
+#pragma unroll 1
   for (int i = thread; i < padded; i += plan_threads) {
     keys[i] = i < rows ? (static_cast<SortKey>(costs[i]) + 1) << 32 | static_cast<SortKey>(i) : 0;
   }
   __syncthreads();
   for (int width = 2; width <= padded; width *= 2) {
     for (int distance = width / 2; distance > 0; distance /= 2) {
+#pragma unroll 1
       for (int i = thread; i < padded / 2; i += plan_threads) {
         const int low = 2 * i - (i & (distance - 1));
         const int high = low + distance;
@@ -41,6 +45,7 @@ __device__ inline void order_rows(int* order, int rows) {
       __syncthreads();
     }
   }
+#pragma unroll 1
   for (int i = thread; i < rows; i += plan_threads) order[i] = static_cast<int>(keys[i] & 0xffffffffu);
 }
 

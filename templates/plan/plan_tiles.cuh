@@ -1,8 +1,6 @@
-// plan_tiles.cuh -- which tiles hold a visible pair, listed per row of tiles. Three kernels, one after another:
-// plan_classify, plan_evaluate, plan_lists. Between the first two and the last, entry `tile` of a row stands for that
-// tile itself.
+// plan_tiles.cuh -- which tiles hold a visible pair, listed per row of tiles. Two kernels, one after another:
+// plan_classify and plan_lists. Until its row is listed, entry `tile` of a row stands for that tile itself.
 #pragma once
 
 #include "plan/classify.cuh"
-#include "plan/evaluate.cuh"
-#include "plan/lists.cuh"
+#include "plan/open_tiles.cuh"

@@ -51,6 +51,12 @@ TEST_P(Determinism, OverlappingRangesRepeatTheirBits) {
       {.shape = sizes, .mask = expect_value(Mask::key_ranges(sizes, view_of(ranges, {1, 1, sizes.q_len, 3, 2})))});
 }
 
+// Blocks that evaluate tiles hand rows on to whichever of them ends last.
+TEST_P(Determinism, MasksOfWhichNoTileIsDecidedRepeatTheirBits) {
+  const AttentionShape sizes = on_cuda() ? shape_of(1, 1, 1, 8192, 8192, 64) : shape();
+  expect_same_bits_every_time({.shape = sizes, .mask = expect_value(Mask::parse("(q * 7 + k * 5) % 1009 < 300"))});
+}
+
 // What does not go through sums in any order has one result all the same.
 TEST_P(Determinism, OnlyTheGradientOfTheQueryMayDifferWhereDeterminismIsNotAskedFor) {
   const Scenario scenario{.shape = shape(), .mask = Mask::causal(), .lse_gradient = true};

@@ -84,7 +84,7 @@ TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
   const auto forced = std::count_if(driver_.calls.begin(), driver_.calls.end(), [](const FakeDriver::Call& made) {
     return made.name == "cuKernelGetFunction" && made.context == FakeDriver::context_of(1);
   });
-  EXPECT_EQ(forced, 7) << "three of the planner, delta, sink, dq, dkdv, each with the device's context current";
+  EXPECT_EQ(forced, 6) << "two of the planner, delta, sink, dq, dkdv, each with the device's context current";
 }
 
 TEST_F(CudaBackendCalls, LoadAsksOnlyForKernelsThatTheModuleDefines) {
@@ -119,7 +119,7 @@ TEST_F(CudaBackendCalls, KernelsAreAskedForInTheModuleOfTheirProgram) {
   std::vector<std::vector<std::string>> asked;
   for (const auto& [library, names] : driver_.kernels_asked_for) asked.push_back(names);
   EXPECT_THAT(asked, ElementsAre(ElementsAre("attention_forward"),
-                                 testing::UnorderedElementsAre("plan_classify", "plan_evaluate", "plan_lists")));
+                                 testing::UnorderedElementsAre("plan_classify", "plan_lists")));
 }
 
 TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
@@ -159,15 +159,15 @@ TEST_F(CudaBackendCalls, ForwardPlansAndLaunchesOneKernel) {
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_forward"));
-  constexpr std::array<unsigned, 3> planner_blocks{1, 64, 1};
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_forward"));
+  constexpr std::array<unsigned, 2> planner_blocks{1, 4};
   for (std::size_t i = 0; i < planner_blocks.size(); ++i) {
     EXPECT_EQ(driver_.launches[i].config.grid_x, planner_blocks[i]);
     EXPECT_EQ(driver_.launches[i].config.block_x, 256u);
     EXPECT_EQ(driver_.launches[i].config.dynamic_shared_bytes, 0u);
   }
-  const FakeDriver::Launch& plan = driver_.launches[2];
-  const FakeDriver::Launch& forward = driver_.launches[3];
+  const FakeDriver::Launch& plan = driver_.launches[1];
+  const FakeDriver::Launch& forward = driver_.launches[2];
   EXPECT_EQ(forward.config.grid_x, 24u);
   EXPECT_EQ(forward.config.grid_y * forward.config.grid_z, 1u);
   EXPECT_EQ(forward.config.block_x, 128u);
@@ -258,18 +258,18 @@ TEST_F(CudaBackendCalls, AHopperBackwardLaunchesItsKernelsInOrderAndDescribesThe
   call.spec.tile = {64, 128, 8, 2};
   load(call.spec);
   ASSERT_TRUE(run(call));
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
                                       "attention_backward_tiles", "attention_backward_query_gradient"));
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 96u) << "2 * 6 * 128 rows, 16 a block";
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u) << "2 * 3 * 2 tiles of keys";
-  EXPECT_EQ(driver_.launches[4].config.block_x, 384u);
-  EXPECT_EQ(driver_.launches[5].config.grid_x, 24u) << "2 * 6 * 2 tiles of queries";
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 96u) << "2 * 6 * 128 rows, 16 a block";
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 12u) << "2 * 3 * 2 tiles of keys";
+  EXPECT_EQ(driver_.launches[3].config.block_x, 384u);
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 24u) << "2 * 6 * 2 tiles of queries";
   ASSERT_EQ(driver_.tensor_maps.size(), 4u);
   EXPECT_EQ(driver_.tensor_maps[0].box[1], 64u) << "query";
   EXPECT_EQ(driver_.tensor_maps[1].box[1], 128u) << "key";
   EXPECT_EQ(driver_.tensor_maps[3].address, call.args.out_gradient.data);
   EXPECT_EQ(driver_.tensor_maps[3].box[1], 64u);
-  const auto& parameters = driver_.launches[4].attention;
+  const auto& parameters = driver_.launches[3].attention;
   EXPECT_EQ(parameters.statistics_rows, 128);
   EXPECT_NE(parameters.shifted_lse, nullptr);
   EXPECT_NE(parameters.query_gradient_sums, nullptr);
@@ -284,16 +284,16 @@ TEST_F(CudaBackendCalls, AHopperBackwardInTwoPassesHasPersistentBlocksInBoth) {
   call.set_shape({2, 66, 33, 500, 600, 128, 128});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
                                       "attention_backward_tiles", "attention_backward_query_gradient"));
-  for (const std::size_t pass : {std::size_t{4}, std::size_t{5}}) {
+  for (const std::size_t pass : {std::size_t{3}, std::size_t{4}}) {
     const auto& launch = driver_.launches[pass];
     EXPECT_EQ(launch.config.grid_x, 132u) << "a block a processor";
     EXPECT_EQ(launch.config.block_x, 384u);
     EXPECT_EQ(launch.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(call.spec)));
   }
   for (const auto& map : driver_.tensor_maps) EXPECT_EQ(map.box[1], 64u) << "a step of queries or of keys";
-  EXPECT_EQ(driver_.launches[5].attention.statistics_rows, 512);
+  EXPECT_EQ(driver_.launches[4].attention.statistics_rows, 512);
 }
 
 TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
@@ -302,14 +302,14 @@ TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
                                       "attention_backward_dq", "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[2].config.grid_x, 2u) << "rows of queries and rows of keys";
-  EXPECT_EQ(driver_.launches[3].config.block_x, 256u);
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 24u);
-  EXPECT_EQ(driver_.launches[5].config.grid_x, 12u);
-  const auto& parameters = driver_.launches[5].attention;
+  EXPECT_EQ(driver_.launches[1].config.grid_x, 4u) << "a block a tile";
+  EXPECT_EQ(driver_.launches[2].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 24u);
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u);
+  const auto& parameters = driver_.launches[4].attention;
   EXPECT_NE(parameters.by_key.entries, nullptr);
   EXPECT_GT(reinterpret_cast<std::uintptr_t>(parameters.delta),
             reinterpret_cast<std::uintptr_t>(parameters.by_key.entries));
@@ -323,11 +323,11 @@ TEST_F(CudaBackendCalls, ABackwardThatIsAskedForTheSinksGradientLaunchesABlockAH
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_evaluate", "plan_lists", "attention_backward_delta",
+  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
                                       "attention_backward_sink", "attention_backward_dq", "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 6u);
-  EXPECT_EQ(driver_.launches[4].config.block_x, 256u);
-  EXPECT_EQ(driver_.launches[4].attention.sink.data, call.args.sink.data);
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 6u);
+  EXPECT_EQ(driver_.launches[3].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[3].attention.sink.data, call.args.sink.data);
 }
 
 TEST_F(CudaBackendCalls, ScoreGradientsAreClearedAndSummedAndWhereDeterministicMeasuredFirst) {
@@ -343,13 +343,13 @@ TEST_F(CudaBackendCalls, ScoreGradientsAreClearedAndSummedAndWhereDeterministicM
   ASSERT_TRUE(run(call));
   const auto names = [this] {
     std::vector<std::string> made = launched();
-    made.erase(made.begin(), made.begin() + 6);  // those of any backward
+    made.erase(made.begin(), made.begin() + 5);  // those of any backward
     return made;
   };
   EXPECT_THAT(names(), ElementsAre("attention_backward_score_clear", "attention_backward_score_sum"));
-  EXPECT_EQ(driver_.launches[6].config.grid_x, 8u) << "of 256 elements";
-  EXPECT_EQ(driver_.launches[7].config.grid_x, 2u * 6u * 2u) << "a tile of queries each";
-  EXPECT_EQ(driver_.launches[7].config.block_x, 128u);
+  EXPECT_EQ(driver_.launches[5].config.grid_x, 8u) << "of 256 elements";
+  EXPECT_EQ(driver_.launches[6].config.grid_x, 2u * 6u * 2u) << "a tile of queries each";
+  EXPECT_EQ(driver_.launches[6].config.block_x, 128u);
   driver_.launches.clear();
   call.args.deterministic = true;
   ASSERT_TRUE(run(call));
@@ -364,7 +364,7 @@ TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesConte
     load(call.spec);
     ASSERT_TRUE(run(call));
   }
-  ASSERT_EQ(driver_.launches.size(), 4u + 6u);
+  ASSERT_EQ(driver_.launches.size(), 3u + 5u);
   for (const FakeDriver::Launch& launch : driver_.launches) {
     EXPECT_EQ(launch.config.stream, made_up_address<CUstream>(0x5eed)) << launch.kernel;
     EXPECT_EQ(launch.context, FakeDriver::context_of(1)) << launch.kernel;
@@ -535,9 +535,9 @@ TEST_F(CudaBackendCalls, MaskAndScoreDataReachTheirOwnArguments) {
   for (const FakeDriver::Launch& launch : driver_.launches) {
     EXPECT_EQ(launch.mask.tensors[0].data, &documents) << launch.kernel;
     EXPECT_EQ(launch.mask.tensors[0].extent[1], 200) << launch.kernel;
-    EXPECT_EQ(launch.score.reals[0], 0.25F) << launch.kernel;
     EXPECT_EQ(launch.attention.by_query.plan_batch, 2) << launch.kernel;
   }
+  EXPECT_EQ(driver_.launches.back().score.reals[0], 0.25F) << "the planner takes no score";
 }
 
 TEST_F(CudaBackendCalls, UnloadingAfterTheDriverHasGoneIsQuiet) {

@@ -25,16 +25,14 @@ constexpr const char* planner_witness = R"(
 #include "attention/parameters.cuh"
 using namespace flashspan_device;
 
-extern "C" __global__ void plan_classify(AttentionParameters call, ProgramArguments, ProgramArguments) {
+extern "C" __global__ void plan_classify(AttentionParameters call, ProgramArguments) {
   if (threadIdx.x == 0) call.by_query.counts[0] = 1000 * blockDim.x;
 }
 
-extern "C" __global__ void plan_evaluate(AttentionParameters call, ProgramArguments, ProgramArguments) {
-  if (threadIdx.x == 0 && blockIdx.x == 0) call.by_query.counts[1] = gridDim.x;
-}
-
-extern "C" __global__ void plan_lists(AttentionParameters call, ProgramArguments, ProgramArguments) {
-  if (threadIdx.x == 0 && blockIdx.x == 0) call.by_query.counts[0] += gridDim.x;
+extern "C" __global__ void plan_lists(AttentionParameters call, ProgramArguments) {
+  if (threadIdx.x != 0 || blockIdx.x != 0) return;
+  call.by_query.counts[0] += gridDim.x;
+  call.by_query.counts[1] = gridDim.x;
 }
 )";
 constexpr const char* attention_witness = R"(
@@ -88,9 +86,7 @@ kernel::SourceText witness() {
   }
   source.programs = {
       {"", attention_witness, {kernel::entry_forward}},
-      {"planner",
-       planner_witness,
-       {kernel::entry_plan_classify, kernel::entry_plan_evaluate, kernel::entry_plan_lists}},
+      {"planner", planner_witness, {kernel::entry_plan_classify, kernel::entry_plan_lists}},
   };
   return source;
 }

@@ -18,8 +18,7 @@ TEST(LaunchGridsOf, AForwardCountQueryTilesHeadsAndBatches) {
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
   EXPECT_EQ(grids->plan_classify, 1);
-  EXPECT_EQ(grids->plan_evaluate, 64);
-  EXPECT_EQ(grids->plan_lists, 1);
+  EXPECT_EQ(grids->plan_lists, 2 * 2) << "a block a tile";
   EXPECT_EQ(grids->forward, 2 * 6 * 2);
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_sink, 0);
@@ -33,8 +32,7 @@ TEST(LaunchGridsOf, ABackwardCountRowsQueryTilesAndKeyTilesOfKeyHeads) {
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
   EXPECT_EQ(grids->plan_classify, 6);
-  EXPECT_EQ(grids->plan_evaluate, 6 * 64);
-  EXPECT_EQ(grids->plan_lists, 6 * (1 + 1));
+  EXPECT_EQ(grids->plan_lists, 6 * 2 * 5);
   EXPECT_EQ(grids->forward, 0);
   EXPECT_EQ(grids->backward_delta, 152);  // ceil(2 * 6 * 101 / 8)
   EXPECT_EQ(grids->backward_sink, 6);
@@ -47,18 +45,19 @@ TEST(LaunchGridsOf, ACallWithoutAPlanLaunchNoPlanner) {
   call.spec.lowering = mask::LoweringKind::none;
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify + grids->plan_evaluate + grids->plan_lists, 0);
+  EXPECT_EQ(grids->plan_classify + grids->plan_lists, 0);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
 }
 
-TEST(LaunchGridsOf, APlanCountPatchesAndRows) {
+TEST(LaunchGridsOf, APlanCountPatchesAndTilesUpToWhatRunsAtOnce) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
-  call.set_shape({2, 6, 3, 64 * 17, 128 * 9, 64, 32});  // 17 x 9 tiles: 3 x 2 patches, 3 + 2 blocks of rows
+  call.set_shape({2, 6, 3, 64 * 17, 128 * 9, 64, 32});  // 17 x 9 tiles: 3 x 2 patches
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
   EXPECT_EQ(grids->plan_classify, 2 * 6);
-  EXPECT_EQ(grids->plan_evaluate, most_evaluate_blocks) << "of 2 * 6 * 64 places of tiles";
-  EXPECT_EQ(grids->plan_lists, 2 * (3 + 2));
+  EXPECT_EQ(grids->plan_lists, 2 * 17 * 9);
+  call.set_shape({2, 6, 3, 64 * 17, 128 * 90, 64, 32});
+  EXPECT_EQ(grids_of(call)->plan_lists, most_list_blocks) << "of 2 * 17 * 90 tiles";
 }
 
 TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
@@ -67,8 +66,7 @@ TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
   EXPECT_EQ(grids->plan_classify, 1) << "clears the counters";
-  EXPECT_EQ(grids->plan_evaluate, 0);
-  EXPECT_EQ(grids->plan_lists, 1);
+  EXPECT_EQ(grids->plan_lists, 1) << "two rows of key tiles without a tile, one group";
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_dq, 0);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
@@ -78,7 +76,6 @@ TEST(LaunchGridsOf, NoKeysStillWriteOutputAndQueryGradient) {
   SmallCall forward(Direction::forward);
   forward.set_shape({2, 6, 3, 100, 0, 64, 32});
   EXPECT_EQ(grids_of(forward)->forward, 2 * 6 * 2);
-  EXPECT_EQ(grids_of(forward)->plan_evaluate, 0);
   EXPECT_EQ(grids_of(forward)->plan_lists, 1);
   SmallCall backward(Direction::backward);
   backward.set_shape({2, 6, 3, 100, 0, 64, 32});
@@ -93,8 +90,8 @@ TEST(LaunchGridsOf, NoBatchesLaunchNothingAtAll) {
     call.set_shape({0, 6, 3, 100, 200, 64, 32});
     const auto grids = grids_of(call);
     ASSERT_TRUE(grids);
-    EXPECT_EQ(grids->plan_classify + grids->plan_evaluate + grids->plan_lists + grids->forward + grids->backward_delta +
-                  grids->backward_dq + grids->backward_dkdv,
+    EXPECT_EQ(grids->plan_classify + grids->plan_lists + grids->forward + grids->backward_delta + grids->backward_dq +
+                  grids->backward_dkdv,
               0);
   }
 }

@@ -63,7 +63,7 @@ TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   EXPECT_EQ(layout.query_bits.bytes, 6 * 2 * 2 * 64 * 4 * 4);
   EXPECT_EQ(layout.key_bits.bytes, 0);
   EXPECT_EQ(layout.undecided.bytes, 6 * 2 * 4);
-  EXPECT_EQ(layout.counters.bytes, (2 + 2 * 6) * 4);
+  EXPECT_EQ(layout.counters.bytes, (2 + 6 * (2 + 1)) * 4) << "a group of rows by query";
   EXPECT_EQ(layout.delta.bytes, 0);
 }
 

@@ -314,6 +314,22 @@ TEST(EmulatedPlanner, MoreOpenTilesThanBlocksAreSharedOut) {
   expect_exact(request_of(program, none, {.block_m = 16, .block_n = 16}, 1270, 1275));
 }
 
+TEST(EmulatedPlanner, TheOrderInWhichBlocksRunChangesNothing) {
+  // Tiles are settled before those of their rows are counted, or after, by the same block or by another.
+  const Buckets buckets(900);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    PlanRequest request = request_of(buckets.program, buckets.bindings, square, 900, 870);
+    request.direction = direction;
+    request.order = BlockOrder::last_first;
+    EXPECT_EQ(expect_exact(request).slots.size(), 8U * 7U);
+  }
+  const Program program = parsed("(q * 7 + k * 5) % 1009 == 0 and q < 100 or k == q");
+  const mask::Bindings none;
+  PlanRequest request = request_of(program, none, {.block_m = 16, .block_n = 16}, 1270, 1275);
+  request.order = BlockOrder::last_first;
+  expect_exact(request);
+}
+
 TEST(EmulatedPlanner, MoreTilesThanABlockCountsAtOnceAreSharedOut) {
   const Program program = parsed("k == q and q % 3 == 0 or k > 2090 and q < k");
   const mask::Bindings none;

@@ -90,7 +90,7 @@ std::string functions_of(std::size_t program) {
   function(
       "int", "classify", ", const long long* tile, int q_len, int kv_len",
       "  int kinds[32];\n  const int lanes = " + name + "::lookups_by_tile ? 32 : 1;\n" +
-          "  const char* wrong = emulation::run_grid(1, 32, 0, [&] {\n"
+          "  const char* wrong = emulation::run_grid(1, 32, false, 0, [&] {\n"
           "    const Interval b{tile[0], tile[1]}, h{tile[2], tile[3]}, q{tile[4], tile[5]}, k{tile[6], tile[7]};\n"
           "    Interval row[8], column[8];\n    " +
           name + "::analyse_row(arguments, row, b, h, q, q_len, kv_len);\n    " + name +

@@ -173,12 +173,14 @@ inline void run_block(int threads) {
 }
 
 /// Runs `blocks` blocks one after another. "" or what went wrong.
-inline const char* run_grid(long long blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
+/// A block after another, from the first or from the last on.
+inline const char* run_grid(long long blocks, int threads, bool last_first, int shared_bytes,
+                            const std::function<void()>& kernel) {
   block.failure.clear();
   block.kernel = &kernel;
   gridDim.x = static_cast<unsigned int>(blocks);
   for (long long i = 0; i < blocks && block.failure.empty(); ++i) {
-    blockIdx.x = static_cast<unsigned int>(i);
+    blockIdx.x = static_cast<unsigned int>(last_first ? blocks - 1 - i : i);
     run_block(threads);
     for (int at = shared_bytes / 2; at < emulated_shared_bytes / 2 && block.failure.empty(); ++at) {
       if (shared[at] != 0xffff) block.failure = "a write past the shared memory asked for";

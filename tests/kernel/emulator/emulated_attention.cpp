@@ -326,7 +326,6 @@ class Runner {
     const long long sink_blocks = args.sink_gradient.given() ? grids->backward_sink : 0;
     const Launcher launcher{kernel, spec, arguments};
     auto planned = launcher.run({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                                 {kernel::entry_plan_evaluate, grids->plan_evaluate, cuda::plan_threads},
                                  {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
     if (!planned) return planned;
     poison_scratch(parameters, layout);

@@ -53,17 +53,18 @@ Error compile_error(const std::string& detail) {
 /// A function "emulate_<entry>" that runs the entry on a grid.
 std::string launcher(const std::string& entry) {
   const bool of_program = entry == kernel::entry_plan_program;
+  const bool of_planner = entry.starts_with("plan_");
   const bool of_score = entry.starts_with("attention_backward_score_");
   std::string call = entry + (of_program ? "(*static_cast<ProgramCode*>(arguments[0]), "
                                            "*static_cast<ProgramArguments*>(arguments[1])"
                                          : "(*static_cast<AttentionParameters*>(arguments[0]), "
-                                           "*static_cast<ProgramArguments*>(arguments[1]), "
-                                           "*static_cast<ProgramArguments*>(arguments[2])");
+                                           "*static_cast<ProgramArguments*>(arguments[1])");
+  if (!of_planner) call += ", *static_cast<ProgramArguments*>(arguments[2])";
   if (of_score) call += ", *static_cast<ScoreGradientArguments*>(arguments[3])";
   return std::string(exported) + "const char* emulate_" + entry +
-         "(long long blocks, int threads, void* const* arguments) {\n"
+         "(long long blocks, int threads, bool last_first, void* const* arguments) {\n"
          "  using namespace flashspan_device;\n"
-         "  return emulation::run_grid(blocks, threads, " +
+         "  return emulation::run_grid(blocks, threads, last_first, " +
          (of_score ? "score_gradient_shared_bytes" : "shared_bytes") + ", [&] { " + call + "); });\n}\n";
 }
 
@@ -115,11 +116,11 @@ Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source)
 }
 
 std::string EmulatedKernel::run(const std::string& entry, long long blocks, int threads,
-                                std::span<void* const> arguments) const {
-  using Launcher = const char* (*)(long long, int, void* const*);
+                                std::span<void* const> arguments, BlockOrder order) const {
+  using Launcher = const char* (*)(long long, int, bool, void* const*);
   const auto launch = reinterpret_cast<Launcher>(symbol(library_, ("emulate_" + entry).c_str()));
   if (launch == nullptr) return "no entry point " + entry;
-  return launch(blocks, threads, arguments.data());
+  return launch(blocks, threads, order == BlockOrder::last_first, arguments.data());
 }
 
 long long EmulatedKernel::bank_conflicts() const {

@@ -11,6 +11,9 @@
 
 namespace flashspan::test {
 
+/// In which a grid's blocks run, one after another.
+enum class BlockOrder { first_first, last_first };
+
 class EmulatedKernel {
  public:
   /// Takes some seconds, once per text and process. Error: compile_failed with the compiler's messages.
@@ -19,7 +22,7 @@ class EmulatedKernel {
   /// Runs one entry point on `blocks` blocks of `threads` threads. `arguments` as for cuLaunchKernel. "" or what went
   /// wrong.
   [[nodiscard]] std::string run(const std::string& entry, long long blocks, int threads,
-                                std::span<void* const> arguments) const;
+                                std::span<void* const> arguments, BlockOrder order = BlockOrder::first_first) const;
   /// Extra passes over shared memory that all runs so far took.
   [[nodiscard]] long long bank_conflicts() const;
 

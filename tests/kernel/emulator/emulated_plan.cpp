@@ -79,13 +79,11 @@ Result<EmulatedPlan> plan_emulated(const PlanRequest& request) {
   if (request.bit_slots) parameters.by_query.bit_slots = *request.bit_slots;
   auto mask = cuda::program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
-  flashspan_device::ProgramArguments score{};
-  const std::array<void*, 3> arguments{&parameters, &*mask, &score};
-  for (const auto& [entry, blocks] : {std::pair{kernel::entry_plan_classify, grids->plan_classify},
-                                      {kernel::entry_plan_evaluate, grids->plan_evaluate},
-                                      {kernel::entry_plan_lists, grids->plan_lists}}) {
+  const std::array<void*, 2> arguments{&parameters, &*mask};
+  for (const auto& [entry, blocks] :
+       {std::pair{kernel::entry_plan_classify, grids->plan_classify}, {kernel::entry_plan_lists, grids->plan_lists}}) {
     if (blocks == 0) continue;
-    const std::string wrong = kernel->run(entry, blocks, cuda::plan_threads, arguments);
+    const std::string wrong = kernel->run(entry, blocks, cuda::plan_threads, arguments, request.order);
     if (!wrong.empty()) return Error{ErrorCode::device_error, entry, "a failure", "a clean run", wrong};
   }
   return take_plan(parameters, size, spec);

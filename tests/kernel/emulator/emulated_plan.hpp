@@ -8,6 +8,7 @@
 #include "codegen/mask/program.hpp"
 #include "runtime/cuda/workspace_layout.hpp"
 #include "templates/attention/parameters.cuh"
+#include "tests/kernel/emulator/emulated_kernel.hpp"
 
 namespace flashspan::test {
 
@@ -40,6 +41,7 @@ struct PlanRequest {
   const mask::Bindings* bindings = nullptr;
   std::optional<int> bit_slots = std::nullopt;  ///< fewer than the workspace has
   bool two_passes = false;                      ///< as in KernelSpec
+  BlockOrder order = BlockOrder::first_first;
 };
 /// Plans, with bits, in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
 [[nodiscard]] Result<EmulatedPlan> plan_emulated(const PlanRequest& request);

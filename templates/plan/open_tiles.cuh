@@ -1,0 +1,183 @@
+// open_tiles.cuh -- the planner's second kernel: evaluates the tiles that interval analysis left open, and lists the
+// rows. The blocks share the open tiles evenly without talking to one another: every block counts them all in one fixed
+// order and takes those whose number falls to it. The one that settles a group's last tile lists its rows when its
+// share is done.
+#pragma once
+
+#include "plan/evaluate.cuh"
+#include "plan/lists.cuh"
+
+namespace flashspan_device {
+
+/// Sum over the threads before this one, and over all of the block.
+struct BlockSum {
+  int before;
+  int all;
+};
+
+__device__ __forceinline__ BlockSum sum_over_block(int value) {
+  __shared__ int of_warps[plan_threads / 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  int inclusive = value;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+    if (lane >= distance) inclusive += other;
+  }
+  __syncthreads();  // an earlier sum has been read
+  if (lane == 31) of_warps[warp] = inclusive;
+  __syncthreads();
+  BlockSum sum = {inclusive - value, 0};
+  for (int i = 0; i < plan_threads / 32; ++i) {
+    if (i < warp) sum.before += of_warps[i];
+    sum.all += of_warps[i];
+  }
+  return sum;
+}
+
+/// A thread's share of scratch.undecided in one round of the block.
+struct OpenTiles {
+  static constexpr int words = 8;
+  static constexpr int words_per_round = words * plan_threads;
+  unsigned int word[words];
+
+  __device__ static int place(int i) { return i * plan_threads + static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ void load(const unsigned int* undecided, long long first, long long end) {
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const long long at = first + place(i);
+      word[i] = at < end ? undecided[at] : 0;
+    }
+  }
+  __device__ __forceinline__ int count() const {
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < words; ++i) sum += __popc(word[i]);
+    return sum;
+  }
+  /// Position in scratch.undecided, in bits, of the n-th tile of this thread.
+  __device__ __forceinline__ long long position(long long first, int n) const {
+    long long found = -1;
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const int here = __popc(word[i]);
+      if (n >= 0 && n < here) {
+        unsigned int rest = word[i];
+        for (int skipped = 0; skipped < n; ++skipped) rest &= rest - 1;
+        found = (first + place(i)) * 32 + __ffs(static_cast<int>(rest)) - 1;
+      }
+      n -= here;
+    }
+    return found;
+  }
+};
+
+/// By the whole block.
+__device__ __forceinline__ int open_tiles_of(const AttentionParameters& p, const TileGrid& grid,
+                                             const RowGroup& group) {
+  int count = 0;
+  const int words = grid.patches_of_group(group) * words_per_patch;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += plan_threads) {
+    const long long patch = grid.patch_of_group(group, i / words_per_patch);
+    count += __popc(p.scratch.undecided[patch * words_per_patch + i % words_per_patch]);
+  }
+  return sum_over_block(count).all;
+}
+
+/// The first of `tiles` tiles of a round that a block takes, of so many blocks.
+__device__ __forceinline__ int share_begin(int tiles, int block, int blocks) {
+  static_assert(OpenTiles::words_per_round * 32 <= 1 << 16, "times a block, of as many at most, in 32 bits");
+  return static_cast<int>(static_cast<unsigned int>(tiles) * static_cast<unsigned int>(block) /
+                          static_cast<unsigned int>(blocks));
+}
+
+/// What a block has settled and is to list. In shared memory, and of its first thread alone: the first to know of a
+/// tile that it is settled, and as registers they would cost all threads.
+struct BlockProgress {
+  int patch;          // of the tiles settled and not yet counted
+  int settled;        // so many
+  int first_to_list;  // group of rows, -1: none. Each names the next where its open tiles were counted
+
+  __device__ __forceinline__ void start() {
+    patch = 0;
+    settled = 0;
+    first_to_list = -1;
+  }
+
+  /// Tiles of the group were found open (positive), or have been settled (negative). Whoever brings the sum to 0 has
+  /// seen all of both, as no other sum is 0: until the open ones are added it is negative, and then positive. That
+  /// block is to list the rows.
+  __device__ __forceinline__ void count(const AttentionParameters& p, const TileGrid& grid, const RowGroup& group,
+                                        int change) {
+    const int number = grid.number_of(group);
+    if (add_release_acquire(p.scratch.open_tiles + number, change) != 0) return;
+    p.scratch.open_tiles[number] = first_to_list;
+    first_to_list = number;
+  }
+
+  __device__ __forceinline__ void count_settled(const AttentionParameters& p, const TileGrid& grid) {
+    if (settled == 0) return;
+    const TilePlace first = grid.first_tile(patch);
+    count(p, grid, RowGroup{first.list, false, first.query_tile / patch_side}, -settled);
+    if (grid.by_key) count(p, grid, RowGroup{first.list, true, first.key_tile / patch_side}, -settled);
+    settled = 0;
+  }
+
+  /// The last group of those to be listed, which is then none of them; -1: there is none.
+  __device__ __forceinline__ int take(const AttentionParameters& p) {
+    const int group = first_to_list;
+    if (group >= 0) first_to_list = p.scratch.open_tiles[group];
+    return group;
+  }
+};
+
+}  // namespace flashspan_device
+
+/// Any number of blocks. Settles every tile of scratch.undecided, and writes the lists.
+extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
+    plan_lists(const __grid_constant__ flashspan_device::AttentionParameters p,
+               const __grid_constant__ flashspan_device::ProgramArguments mask) {
+  using namespace flashspan_device;
+  __shared__ TileValues values;
+  __shared__ BlockProgress progress;
+  __shared__ long long chosen;
+  __shared__ int group;
+  const TileGrid grid(p);
+  const bool first_thread = threadIdx.x == 0;
+  const int blocks = static_cast<int>(gridDim.x);
+  if (first_thread) progress.start();
+  for (int i = static_cast<int>(blockIdx.x); i < grid.lists * grid.groups_per_list(); i += blocks) {
+    const int open = open_tiles_of(p, grid, grid.group(i));
+    if (first_thread) progress.count(p, grid, grid.group(i), open);
+  }
+  const long long end = static_cast<long long>(grid.lists) * grid.patches * words_per_patch;
+  int turn = static_cast<int>(blockIdx.x);  // another block is the first in each round
+  for (long long first = 0; first < end; first += OpenTiles::words_per_round, turn = (turn + 1) % blocks) {
+    OpenTiles open;
+    open.load(p.scratch.undecided, first, end);
+    const BlockSum sum = sum_over_block(open.count());
+    // Neighbours, which are of one patch as a rule.
+    const int end_of_share = share_begin(sum.all, turn + 1, blocks);
+    for (int n = share_begin(sum.all, turn, blocks); n < end_of_share; ++n) {
+      const long long position = open.position(first, n - sum.before);
+      if (position >= 0) chosen = position;
+      __syncthreads();
+      const int patch = static_cast<int>(chosen / patch_tiles);
+      const int in_patch = static_cast<int>(chosen % patch_tiles);
+      evaluate_tile(p, grid, mask, TileGrid::tile_of_patch(grid.first_tile(patch), in_patch), values);
+      if (first_thread) {
+        if (patch != progress.patch) progress.count_settled(p, grid);
+        progress.patch = patch;
+        ++progress.settled;
+      }
+    }
+  }
+  if (first_thread) progress.count_settled(p, grid);
+  while (true) {
+    if (first_thread) group = progress.take(p);
+    __syncthreads();
+    if (group < 0) return;
+    list_group(p, grid, grid.group(group));
+  }
+}
