@@ -22,21 +22,20 @@
 namespace flashspan::cache {
 namespace {
 
-constexpr std::string_view magic = "flashbdl";
+constexpr std::string_view bundle_magic = "flashbdl";
 constexpr std::uint64_t format_version = 1;
 
 // Offsets in the header; numbers are little endian.
-constexpr std::size_t version_offset = 8;  // 8 bytes
-constexpr std::size_t count_offset = 16;   // 8 bytes, then 8 zero bytes
-constexpr std::size_t checksum_offset = 32;
-constexpr std::size_t header_bytes = 48;
+constexpr std::size_t bundle_version_offset = 8;  // 8 bytes
+constexpr std::size_t count_offset = 16;          // 8 bytes, then 8 zero bytes
+constexpr std::size_t bundle_checksum_offset = 32;
+constexpr std::size_t bundle_header_bytes = 48;
 // Offsets in an item, which starts with its key.
 constexpr std::size_t alias_offset = 16;
 constexpr std::size_t place_offset = 32;
 constexpr std::size_t length_offset = 40;
 constexpr std::size_t item_bytes = 48;
 constexpr std::uint64_t most_items = std::uint64_t{1} << 20;
-constexpr std::size_t number_bytes = 8;
 
 Error unusable(const std::filesystem::path& path, const std::string& got) {
   return Error{ErrorCode::io_error, "bundle", path.string() + ": " + got, "a whole bundle of this format", ""};
@@ -47,7 +46,7 @@ KernelKey checksum(std::span<const std::byte> header, std::span<const std::byte>
   const auto text = [](std::span<const std::byte> bytes) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
-  const std::array<std::string_view, 2> parts{text(header.first(checksum_offset)), text(index)};
+  const std::array<std::string_view, 2> parts{text(header.first(bundle_checksum_offset)), text(index)};
   return KernelKey::of(parts);
 }
 
@@ -68,20 +67,20 @@ BundleFile::Item get_item(std::span<const std::byte> from) {
 }
 
 std::vector<std::byte> encode_bundle(const std::map<KernelKey, BundledEntry>& entries) {
-  std::vector<std::byte> bytes(header_bytes + entries.size() * item_bytes);
-  std::size_t item = header_bytes;
+  std::vector<std::byte> bytes(bundle_header_bytes + entries.size() * item_bytes);
+  std::size_t item = bundle_header_bytes;
   for (const auto& [key, bundled] : entries) {
     const std::vector<std::byte> file = encode(key, bundled.entry);
     put_item(std::span(bytes).subspan(item, item_bytes), {key, bundled.alias, bytes.size(), file.size()});
     item += item_bytes;
     bytes.insert(bytes.end(), file.begin(), file.end());
   }
-  std::memcpy(bytes.data(), magic.data(), magic.size());
-  put_number(std::span(bytes).subspan(version_offset, number_bytes), format_version);
+  std::memcpy(bytes.data(), bundle_magic.data(), bundle_magic.size());
+  put_number(std::span(bytes).subspan(bundle_version_offset, number_bytes), format_version);
   put_number(std::span(bytes).subspan(count_offset, number_bytes), entries.size());
-  const auto index = std::span(bytes).subspan(header_bytes, entries.size() * item_bytes);
+  const auto index = std::span(bytes).subspan(bundle_header_bytes, entries.size() * item_bytes);
   const KernelKey sum = checksum(bytes, index);
-  std::memcpy(&bytes[checksum_offset], sum.bytes.data(), sum.bytes.size());
+  std::memcpy(&bytes[bundle_checksum_offset], sum.bytes.data(), sum.bytes.size());
   return bytes;
 }
 
@@ -125,21 +124,21 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path) {
   if (bundle.file_->number < 0) return unusable(path, error_text(errno));
   struct stat status{};
   if (::fstat(bundle.file_->number, &status) != 0 || !S_ISREG(status.st_mode)) return unusable(path, "not a file");
-  const auto header = bundle.file_->read(0, header_bytes);
-  if (!header || std::memcmp(header->data(), magic.data(), magic.size()) != 0) {
+  const auto header = bundle.file_->read(0, bundle_header_bytes);
+  if (!header || std::memcmp(header->data(), bundle_magic.data(), bundle_magic.size()) != 0) {
     return unusable(path, "does not start as a bundle does");
   }
-  const std::uint64_t version = get_number(std::span(*header).subspan(version_offset, number_bytes));
+  const std::uint64_t version = get_number(std::span(*header).subspan(bundle_version_offset, number_bytes));
   if (version != format_version) {
     return unusable(path,
                     "format version " + std::to_string(version) + " instead of " + std::to_string(format_version));
   }
   const std::uint64_t count = get_number(std::span(*header).subspan(count_offset, number_bytes));
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
-  const auto index = count <= most_items ? bundle.file_->read(header_bytes, count * item_bytes) : std::nullopt;
+  const auto index = count <= most_items ? bundle.file_->read(bundle_header_bytes, count * item_bytes) : std::nullopt;
   if (!index) return unusable(path, "shorter than its index");
   KernelKey stored;
-  std::memcpy(stored.bytes.data(), &(*header)[checksum_offset], stored.bytes.size());
+  std::memcpy(stored.bytes.data(), &(*header)[bundle_checksum_offset], stored.bytes.size());
   if (checksum(*header, *index) != stored) return unusable(path, "its index does not match its checksum");
   for (std::uint64_t i = 0; i < count; ++i) {
     const Item item = get_item(std::span(*index).subspan(i * item_bytes, item_bytes));

@@ -21,8 +21,6 @@ constexpr std::size_t artifact_length_offset = 40;  // 8 bytes
 constexpr std::size_t checksum_offset = 48;         // 16 bytes: over the header before it, metadata and artifact
 constexpr std::size_t header_bytes = 64;
 
-constexpr std::size_t number_bytes = 8;
-
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

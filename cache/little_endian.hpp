@@ -7,6 +7,9 @@
 
 namespace flashspan::cache {
 
+/// A number of the files' headers.
+inline constexpr std::size_t number_bytes = 8;
+
 /// Fills `to`, of at most eight bytes; what does not fit is left out.
 inline void put_number(std::span<std::byte> to, std::uint64_t value) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);

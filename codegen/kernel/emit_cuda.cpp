@@ -22,7 +22,6 @@ constexpr const char* program_header = "generated/mask_program.cuh";
 constexpr const char* lookups_header = "generated/score_lookups.cuh";
 constexpr const char* forward_products_header = "generated/warpgroup_products.cuh";
 constexpr const char* backward_products_header = "generated/backward_products.cuh";
-constexpr int rows_per_warp = 16;
 
 std::string boolean(bool value) { return value ? "true" : "false"; }
 

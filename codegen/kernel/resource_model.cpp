@@ -13,7 +13,6 @@ namespace flashspan::kernel {
 namespace {
 
 constexpr int warpgroup_warps = 4;
-constexpr int rows_per_warp = 16;
 
 int widest(const KernelSpec& spec) { return std::max(spec.head_dim_qk, spec.head_dim_v); }
 

@@ -14,6 +14,8 @@ inline constexpr int head_dim_granule = 16;
 [[nodiscard]] constexpr int padded_head_dim(int head_dim) {
   return (head_dim + head_dim_granule - 1) / head_dim_granule * head_dim_granule;
 }
+/// Rows of a tile that one warp multiplies.
+inline constexpr int rows_per_warp = 16;
 inline constexpr int smallest_head_dim = 16;
 inline constexpr int largest_head_dim = 256;
 inline constexpr int head_dim_step = 8;

@@ -13,11 +13,11 @@ namespace {
 /// 0 * infinity from making a NaN.
 using Derivative = std::optional<NodeId>;
 
-constexpr NodeId no_node = -1;
+constexpr NodeId absent_node = -1;
 
 class Differentiator {
  public:
-  /// By the value of node `by`; no_node: of a node that the score does not have.
+  /// By the value of node `by`; absent_node: of a node that the score does not have.
   Differentiator(const Program& score, NodeId by) : program_(score), by_(by), derivatives_(score.nodes().size()) {}
 
   Program run() {
@@ -148,7 +148,7 @@ NodeId score_variable(const Program& score) {
     const Node& node = score.node(id);
     if (node.op == Op::variable && node.type == ValueType::real) return id;
   }
-  return no_node;
+  return absent_node;
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 namespace flashspan::cpu {
 namespace {
 
-struct Scratch {
-  Scratch(const CallSizes& sizes, bool with_score)
+struct BackwardScratch {
+  BackwardScratch(const CallSizes& sizes, bool with_score)
       : tile(sizes, with_score),
         key_gradient(sizes.block_n * sizes.qk_columns),
         value_gradient(sizes.block_n * sizes.v_columns),
@@ -43,7 +43,7 @@ class Backward {
                  score_.data()},
         by_query_(workspace.by_query_counts, workspace.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
         by_key_(workspace.by_key_counts, workspace.by_key_tiles, sizes.k_tiles, sizes.q_tiles),
-        scratch_([this] { return Scratch(sizes_, functions_.score_tile != nullptr); }) {}
+        scratch_([this] { return BackwardScratch(sizes_, functions_.score_tile != nullptr); }) {}
 
   void run() {
     for_each_query_tile([&](std::int64_t b, std::int64_t h, std::int64_t tile) { pack_query_tile(b, h, tile); });
@@ -138,7 +138,7 @@ class Backward {
   }
 
   /// Probabilities and score gradients of one tile, into the scratch.
-  void differentiate(const TilePosition& at, Scratch& scratch) {
+  void differentiate(const TilePosition& at, BackwardScratch& scratch) {
     differentiate_scores(context_, workspace_, at, scratch.tile, [&](const float* scores, float* derivatives) {
       functions_.score_derivative_tile(context_.score, at.b, at.h, at.q_tile * sizes_.block_m,
                                        at.key.index * sizes_.block_n, sizes_.rows_of(at.q_tile),
@@ -146,13 +146,13 @@ class Backward {
     });
   }
 
-  void add(const Product& product, const std::uint8_t* nonfinite, const Scratch& scratch, bool transposed) {
+  void add(const Product& product, const std::uint8_t* nonfinite, const BackwardScratch& scratch, bool transposed) {
     if (!scratch.tile.visibility.masked()) return accumulate(functions_, product);
     accumulate_visible(functions_, product, nonfinite,
                        {scratch.tile.visibility.words(), sizes_.block_n / vector_columns}, transposed);
   }
 
-  void add_query_gradient(const TilePosition& at, const Scratch& scratch) {
+  void add_query_gradient(const TilePosition& at, const BackwardScratch& scratch) {
     const std::int64_t kv_head = at.h / sizes_.group;
     add({scratch.tile.gradients.data(), sizes_.block_n, 1, workspace_.key.tile(at.b, kv_head, at.key.index),
          sizes_.qk_columns, workspace_.query_gradient.tile(at.b, at.h, at.q_tile), sizes_.qk_columns,
@@ -160,7 +160,7 @@ class Backward {
         workspace_.key.flags(at.b, kv_head, at.key.index), scratch, false);
   }
 
-  void add_key_gradients(const TilePosition& at, Scratch& scratch) {
+  void add_key_gradients(const TilePosition& at, BackwardScratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(at.q_tile);
     const std::int64_t cols = sizes_.cols_of(at.key.index);
     add({scratch.tile.probabilities.data(), 1, sizes_.block_n, workspace_.out_gradient.tile(at.b, at.h, at.q_tile),
@@ -172,7 +172,7 @@ class Backward {
   }
 
   void differentiate_key_tile(std::int64_t b, std::int64_t head, std::int64_t tile, bool with_query_gradient) {
-    Scratch& scratch = scratch_.local();
+    BackwardScratch& scratch = scratch_.local();
     std::fill_n(scratch.key_gradient.data(), sizes_.block_n * sizes_.qk_columns, 0.0F);
     std::fill_n(scratch.value_gradient.data(), sizes_.block_n * sizes_.v_columns, 0.0F);
     for (std::int64_t h = head * sizes_.group; h < (head + 1) * sizes_.group; ++h) {
@@ -196,7 +196,7 @@ class Backward {
   }
 
   void differentiate_query_tile(std::int64_t b, std::int64_t h, std::int64_t tile) {
-    Scratch& scratch = scratch_.local();
+    BackwardScratch& scratch = scratch_.local();
     const std::int64_t plan_row = sizes_.plan_row(b, h);
     for (std::int64_t i = 0; i < by_query_.count(plan_row, tile); ++i) {
       const TilePosition at{b, h, tile, by_query_.entry(plan_row, tile, i)};
@@ -239,7 +239,7 @@ class Backward {
   ProgramBinding mask_, score_;
   TileContext context_;
   TileLists by_query_, by_key_;
-  tbb::enumerable_thread_specific<Scratch> scratch_;
+  tbb::enumerable_thread_specific<BackwardScratch> scratch_;
 };
 
 }  // namespace

@@ -36,8 +36,8 @@ RowEnd end_row(float maximum, float sum, float sink) {
   return {weight / sum, maximum + std::log(sum)};
 }
 
-struct Scratch {
-  explicit Scratch(const CallSizes& sizes)
+struct ForwardScratch {
+  explicit ForwardScratch(const CallSizes& sizes)
       : query(sizes.block_m * sizes.qk_columns),
         scores(sizes.block_m * sizes.block_n),
         out(sizes.block_m * sizes.v_columns),
@@ -64,7 +64,7 @@ class Forward {
         context_{functions, sizes, TileMask(functions, args.mask_program, args.mask_bindings, sizes, mask_),
                  score_.data()},
         by_query_(workspace.by_query_counts, workspace.by_query_tiles, sizes.q_tiles, sizes.k_tiles),
-        scratch_([&sizes] { return Scratch(sizes); }) {}
+        scratch_([&sizes] { return ForwardScratch(sizes); }) {}
 
   void run() {
     pack_visited_keys();
@@ -112,7 +112,7 @@ class Forward {
     pack_columns(functions_, copy.data(), workspace_.key_columns, b, head, tile);
   }
 
-  void attend(std::int64_t b, std::int64_t h, std::int64_t q_tile, Scratch& scratch) {
+  void attend(std::int64_t b, std::int64_t h, std::int64_t q_tile, ForwardScratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(q_tile);
     functions_.load_rows(element_address(args_.query, b, h, q_tile * sizes_.block_m), args_.query.strides[2], rows,
                          args_.query.shape[3], args_.scale, scratch.query.data(), sizes_.qk_columns);
@@ -127,7 +127,7 @@ class Forward {
     finish(b, h, q_tile, scratch);
   }
 
-  void visit(const TilePosition& at, Scratch& scratch) {
+  void visit(const TilePosition& at, ForwardScratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(at.q_tile);
     const std::int64_t cols = sizes_.cols_of(at.key.index);
     const std::int64_t kv_head = at.h / sizes_.group;
@@ -164,7 +164,7 @@ class Forward {
     }
   }
 
-  void finish(std::int64_t b, std::int64_t h, std::int64_t q_tile, Scratch& scratch) {
+  void finish(std::int64_t b, std::int64_t h, std::int64_t q_tile, ForwardScratch& scratch) {
     const std::int64_t rows = sizes_.rows_of(q_tile);
     const std::int64_t first = q_tile * sizes_.block_m;
     const float sink = sink_of(args_.sink, h);
@@ -187,7 +187,7 @@ class Forward {
   ProgramBinding mask_, score_;
   TileContext context_;
   TileLists by_query_;
-  tbb::enumerable_thread_specific<Scratch> scratch_;
+  tbb::enumerable_thread_specific<ForwardScratch> scratch_;
 };
 
 }  // namespace

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "runtime/attention/kernel_metadata.hpp"
+#include "runtime/service/http_status.hpp"
 #include "runtime/service/service_request.hpp"
 
 namespace flashspan::service {
 namespace {
 
-constexpr int ok = 200, accepted = 202, does_not_compile = 422, unavailable = 503, too_slow = 504;
 constexpr double prefetch_seconds = 5;
 /// By which the server's time ends before the connection's, so that it can say so.
 constexpr double margin_seconds = 5;

@@ -4,19 +4,18 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/service/http_status.hpp"
+
 namespace flashspan::service {
 namespace {
 
 using network::HttpAnswer;
 
-constexpr int accepted = 202, bad_request = 400, not_found = 404, wrong_method = 405, conflict = 409,
-              does_not_compile = 422, broken = 500, unavailable = 503, too_slow = 504;
-
 HttpAnswer line(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
 
 HttpAnswer entry_answer(const cache::KernelKey& key, const cache::Entry& entry, const cache::Signer& signer) {
   const std::vector<std::byte> bytes = cache::encode_signed(key, entry, signer);
-  return {200, "application/octet-stream", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+  return {ok, "application/octet-stream", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
 }
 
 CompileJobs::Work build_of(std::shared_ptr<attention::KernelProvider> provider, const attention::RemoteRequest& wanted,
@@ -52,7 +51,7 @@ HttpAnswer CompileServer::route(const network::HttpRequest& request) {
   if (request.path == compile_path) return compile(request.body);
   if (request.path == prefetch_path) return prefetch(request.body);
   if (request.path == status_path) return status();
-  return {200, "text/plain; version=0.0.4; charset=utf-8", to_prometheus_text(*parts_.metrics)};
+  return {ok, "text/plain; version=0.0.4; charset=utf-8", to_prometheus_text(*parts_.metrics)};
 }
 
 Result<CompileServer::Maker> CompileServer::maker_of(const attention::RemoteRequest& wanted) {
@@ -132,7 +131,7 @@ HttpAnswer CompileServer::status() {
                               {"queued", jobs.queued},
                               {"queued_ahead", jobs.queued_ahead},
                               {"done", jobs.done}};
-  return {200, "application/json", status.dump() + "\n"};
+  return {ok, "application/json", status.dump() + "\n"};
 }
 
 }  // namespace flashspan::service

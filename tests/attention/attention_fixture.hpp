@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 namespace flashspan::tests {
 
 using oracle::Index;
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Where a test runs, and the element type of its tensors.
 struct Place {

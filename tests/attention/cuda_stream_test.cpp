@@ -17,8 +17,7 @@ class CudaCalls : public AttentionTest {
   Scenario scenario_{
       .shape = shape_of(1, 4, 2, 1000, 1000, 64), .mask = Mask::causal(), .lse_gradient = true, .deterministic = true};
 };
-const std::vector<Place> on_the_gpu{{DeviceKind::cuda, DType::bf16}};
-INSTANTIATE_TEST_SUITE_P(Places, CudaCalls, testing::ValuesIn(on_the_gpu), name_of);
+INSTANTIATE_TEST_SUITE_P(Places, CudaCalls, testing::Values(Place{DeviceKind::cuda, DType::bf16}), name_of);
 
 // F086: the inputs arrive on the side stream, late; nothing of the call may run before them or on another stream.
 TEST_P(CudaCalls, ACallOnASideStreamComesAfterTheWorkQueuedThere) {

@@ -1,8 +1,6 @@
 // empty_and_ragged_test.cpp -- batches, query sides and key sides without elements, and ragged packs by masks.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
 
@@ -37,8 +35,6 @@ class EmptyAndRagged : public AttentionTest {
   Integers q_document_, k_document_;
 };
 FLASHSPAN_ON_EVERY_PLACE(EmptyAndRagged);
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // F012
 TEST_P(EmptyAndRagged, SequencesOfAPackWithoutQueriesOrKeysDisturbNoOther) {

@@ -13,8 +13,6 @@ namespace {
 class FullyMaskedRows : public AttentionTest {};
 FLASHSPAN_ON_EVERY_PLACE(FullyMaskedRows);
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // F001, with D = 16 for every back end
 TEST_P(FullyMaskedRows, ARowThatSeesNothingIsZeroAndLeavesTheKeysGradientsAlone) {
   Integers visible(60);

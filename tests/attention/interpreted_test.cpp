@@ -12,10 +12,10 @@
 namespace flashspan::tests {
 namespace {
 
-constexpr Index length = 150;
-
 class Interpreted : public AttentionTest {
  protected:
+  static constexpr Index length = 150;
+
   static Mask interpreted(const Mask& mask) {
     const Mask forward = expect_value(mask.with_lowering(Direction::forward, LoweringKind::interpreted));
     return expect_value(forward.with_lowering(Direction::backward, LoweringKind::interpreted));

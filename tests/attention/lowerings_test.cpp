@@ -11,10 +11,11 @@ namespace {
 
 constexpr LoweringKind every_kind[] = {LoweringKind::none,      LoweringKind::row_ranges, LoweringKind::column_bounds,
                                        LoweringKind::bit_tiles, LoweringKind::expression, LoweringKind::interpreted};
-constexpr Index length = 150;
 
 class Lowerings : public AttentionTest {
  protected:
+  static constexpr Index length = 150;
+
   /// Runs the mask under every lowering that it can have, which are `count`.
   void expect_lowerings(const Mask& mask, const oracle::Visible& visible, int count) {
     int legal = 0;

@@ -1,8 +1,6 @@
 // scfa_test.cpp -- SCFA's index and hash forms (arXiv 2306.01160) in both directions, unsorted lists included.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
 
@@ -11,8 +9,6 @@ namespace {
 
 class Scfa : public AttentionTest {};
 FLASHSPAN_ON_EVERY_PLACE(Scfa);
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // S01
 TEST_P(Scfa, TheStrictRuleLeavesTheFirstTokenOfEveryBucketEmpty) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
@@ -14,8 +13,6 @@ namespace flashspan::tests {
 namespace {
 
 using oracle::TakeSlope;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double one(double, Index, Index, Index, Index) { return 1.0; }
 

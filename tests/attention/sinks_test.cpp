@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
 
 namespace flashspan::tests {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class Sinks : public AttentionTest {
  protected:

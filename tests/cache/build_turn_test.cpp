@@ -26,8 +26,6 @@ using std::chrono::milliseconds;
 // Locks of two descriptors keep each other out in one process as they do in two.
 
 constexpr milliseconds for_ever = std::chrono::hours(1);
-constexpr std::size_t plenty = std::size_t{64} << 20;
-
 TEST(BuildTurn, IsThatOfTheNextOnceItsOwnerIsDone) {
   const TemporaryDirectory directory;
   const fs::path file = directory.path() / "key";

@@ -14,8 +14,6 @@
 namespace flashspan::cache {
 namespace {
 
-constexpr std::size_t plenty = std::size_t{64} << 20;
-
 Result<Entry> must_not_build() {
   ADD_FAILURE() << "built again";
   return Entry{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -10,6 +11,9 @@
 #include "cache/entry_file.hpp"
 
 namespace flashspan::cache {
+
+/// Bytes that a cache may keep in memory: more than a test's entries have.
+inline constexpr std::size_t plenty = std::size_t{64} << 20;
 
 inline KernelKey sample_key(std::uint64_t number) {
   const std::string text = "sample " + std::to_string(number);

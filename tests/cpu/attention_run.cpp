@@ -17,12 +17,6 @@
 namespace flashspan::cpu_test {
 namespace {
 
-template <typename Value>
-Value take(Result<Value> result) {
-  if (!result) throw std::runtime_error(result.error().message());
-  return std::move(*result);
-}
-
 // A tensor in memory of the tested dtype and layout.
 class Storage {
  public:

@@ -1,22 +1,11 @@
 #include "cpu_kernel.hpp"
 
 #include <map>
-#include <stdexcept>
 
 #include "codegen/mask/lowering.hpp"
 #include "codegen/mask/parser.hpp"
 
 namespace flashspan::cpu_test {
-namespace {
-
-template <typename Value>
-Value take(Result<Value> result) {
-  if (!result) throw std::runtime_error(result.error().message());
-  return std::move(*result);
-}
-
-}  // namespace
-
 cpu::CpuBackend& cpu_backend() {
   static cpu::CpuBackend backend;
   return backend;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/kernel/emit_llvm.hpp"
@@ -12,6 +14,13 @@
 #include "runtime/cpu/cpu_backend.hpp"
 
 namespace flashspan::cpu_test {
+
+/// The value of `result`; an error is thrown.
+template <typename Value>
+Value take(Result<Value> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  return std::move(*result);
+}
 
 /// The one back end of the test process.
 cpu::CpuBackend& cpu_backend();

@@ -17,10 +17,6 @@ using oracle::Tensor;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-struct Sizes {
-  Index batch = 1, query_heads = 1, kv_heads = 1, q_len = 64, kv_len = 64, head_dim = 64, head_dim_v = 64;
-};
-
 oracle::Problem random_problem(const Sizes& sizes, Format format, std::uint64_t seed = 1) {
   const auto random = [&](Index heads, Index rows, Index columns) {
     return oracle::random_tensor(sizes.batch, heads, rows, columns, format, seed++);

@@ -15,10 +15,6 @@ using oracle::Format;
 using oracle::Index;
 using oracle::TakeSlope;
 
-struct Sizes {
-  Index batch = 1, query_heads = 1, kv_heads = 1, q_len = 64, kv_len = 64, head_dim = 64, head_dim_v = 64;
-};
-
 /// A call of looked_up_scores under a causal mask, with its tables.
 class Call {
  public:

@@ -15,7 +15,7 @@
 namespace flashspan::mask::test {
 namespace {
 
-constexpr std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
 
 TEST(Arithmetic, DivisionFloorsAndModuloHasTheSignOfTheDivisor) {
   for (std::int64_t a = -40; a <= 40; ++a) {
@@ -32,12 +32,12 @@ TEST(Arithmetic, DivisionFloorsAndModuloHasTheSignOfTheDivisor) {
 TEST(Arithmetic, NothingTraps) {
   EXPECT_EQ(floor_divide(5, 0), 0);
   EXPECT_EQ(floor_modulo(5, 0), 0);
-  EXPECT_EQ(floor_divide(smallest, -1), smallest);
-  EXPECT_EQ(floor_modulo(smallest, -1), 0);
-  EXPECT_EQ(wrapping_negate(smallest), smallest);
-  EXPECT_EQ(wrapping_absolute(smallest), smallest);
-  EXPECT_EQ(wrapping_add(std::numeric_limits<std::int64_t>::max(), 1), smallest);
-  EXPECT_EQ(wrapping_multiply(smallest, -1), smallest);
+  EXPECT_EQ(floor_divide(least, -1), least);
+  EXPECT_EQ(floor_modulo(least, -1), 0);
+  EXPECT_EQ(wrapping_negate(least), least);
+  EXPECT_EQ(wrapping_absolute(least), least);
+  EXPECT_EQ(wrapping_add(std::numeric_limits<std::int64_t>::max(), 1), least);
+  EXPECT_EQ(wrapping_multiply(least, -1), least);
   EXPECT_EQ(divide(1.0f, 0.0f), 0.0f);
   EXPECT_EQ(divide(1.0f, -0.0f), 0.0f);
   EXPECT_EQ(divide(std::nanf(""), 0.0f), 0.0f);

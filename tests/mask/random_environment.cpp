@@ -3,17 +3,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/mask/random_choice.hpp"
 #include "tests/mask/random_programs.hpp"
 
 namespace flashspan::mask::test {
 namespace {
-
-using Random = std::mt19937_64;
-
-std::int64_t pick(Random& random, std::int64_t lo, std::int64_t hi) {
-  return std::uniform_int_distribution<std::int64_t>(lo, hi)(random);
-}
-bool chance(Random& random, int percent) { return pick(random, 1, 100) <= percent; }
 
 double decoded_f16(std::uint16_t bits) {
   const int exponent = (bits >> 10) & 31;

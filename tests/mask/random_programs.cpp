@@ -6,19 +6,15 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tests/mask/random_choice.hpp"
+
 namespace flashspan::mask::test {
 namespace {
 
-using Random = std::mt19937_64;
 __extension__ typedef __int128 Wide;  // no operation of two 64-bit integers leaves it
 
 // Python's precedence, lowest first.
 enum Level { conditional, either, both, negated, comparison, bit_or, bit_and, sum, product, sign, atom };
-
-std::int64_t pick(Random& random, std::int64_t lo, std::int64_t hi) {
-  return std::uniform_int_distribution<std::int64_t>(lo, hi)(random);
-}
-bool chance(Random& random, int percent) { return pick(random, 1, 100) <= percent; }
 
 std::int64_t wrapped(Wide value) { return static_cast<std::int64_t>(static_cast<std::uint64_t>(value)); }
 

@@ -3,16 +3,14 @@
 
 #include <utility>
 
+#include "tests/mask/random_choice.hpp"
+
 namespace flashspan::mask::test {
 namespace {
 
-using Random = std::mt19937_64;
-
-std::size_t pick(Random& random, std::size_t count) { return random() % count; }
-
-class Generator {
+class ConditionGenerator {
  public:
-  Generator(Random& random, Variable axis)
+  ConditionGenerator(Random& random, Variable axis)
       : random_(random), axis_(to_string(axis)), other_(axis == Variable::k ? "q" : "k") {}
 
   std::string condition(int depth) {
@@ -107,7 +105,7 @@ class Generator {
 }  // namespace
 
 std::string random_range_mask(std::mt19937_64& random, Variable axis, int depth) {
-  return Generator(random, axis).condition(depth);
+  return ConditionGenerator(random, axis).condition(depth);
 }
 
 }  // namespace flashspan::mask::test

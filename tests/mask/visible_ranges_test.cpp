@@ -11,15 +11,12 @@
 #include "codegen/mask/named_masks.hpp"
 #include "codegen/mask/simplify.hpp"
 #include "tests/mask/parsed.hpp"
+#include "tests/mask/random_choice.hpp"
 #include "tests/mask/random_programs.hpp"
 #include "tests/mask/range_masks.hpp"
 
 namespace flashspan::mask::test {
 namespace {
-
-using Random = std::mt19937_64;
-
-std::size_t pick(Random& random, std::size_t count) { return random() % count; }
 
 void expect_equal_everywhere(const Program& mask, const VisibleRanges& visible, Environment& environment) {
   const Bindings bindings = bindings_for(mask, environment);

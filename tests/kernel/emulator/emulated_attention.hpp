@@ -12,6 +12,11 @@
 
 namespace flashspan::test {
 
+/// Of one call.
+struct Sizes {
+  oracle::Index batch = 1, query_heads = 1, kv_heads = 1, q_len = 64, kv_len = 64, head_dim = 64, head_dim_v = 64;
+};
+
 /// One call: kernels of `spec`, with `direction` left to the functions below.
 struct EmulatedCall {
   cuda::SpecRequest spec;
