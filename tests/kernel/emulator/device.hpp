@@ -9,15 +9,15 @@
 
 #include <ucontext.h>
 
-#include <algorithm>
+// Every kernel that is emulated is compiled with these: <algorithm>, <functional> and <memory> would be a quarter of
+// it.
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,13 +47,19 @@ namespace emulation {
 constexpr int lanes = 32;
 constexpr std::size_t stack_bytes = 128 * 1024;
 
+/// Of 16 bytes, zeros if `from` is null.
+struct PendingCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+};
+
 struct Thread {
   ucontext_t context{};
-  std::unique_ptr<char[]> stack = std::make_unique<char[]>(stack_bytes);
+  std::vector<char> stack = std::vector<char>(stack_bytes);
   bool finished = false;
   bool waiting = false;
   void* argument = nullptr;  ///< of the collective operation it waits in
-  std::deque<std::vector<std::function<void()>>> copy_groups;
+  std::deque<std::vector<PendingCopy>> copy_groups;
 };
 
 /// Threads that meet in collective operations: a warp, or the block.
@@ -69,7 +75,8 @@ struct Block {
   Group all;
   Thread* running = nullptr;
   ucontext_t scheduler{};
-  const std::function<void()>* kernel = nullptr;
+  const void* kernel = nullptr;  ///< what `call` calls
+  void (*call)(const void* kernel) = nullptr;
   std::string failure;
   long long bank_conflicts = 0;
 };
@@ -128,7 +135,7 @@ void meet_in_warp(const char* operation, Argument& argument, const Complete& com
 }
 
 inline void run_thread() {
-  (*block.kernel)();
+  block.call(block.kernel);
   block.running->finished = true;
   // Whoever waits for all that are left may have waited for this one.
   if (block.all.arrived > 0 && block.all.arrived == alive(block.all)) release(block.all);
@@ -147,7 +154,7 @@ inline void start_threads(int count) {
     block.warps[i / lanes].threads.push_back(&thread);
     block.all.threads.push_back(&thread);
     getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = thread.stack.get();
+    thread.context.uc_stack.ss_sp = thread.stack.data();
     thread.context.uc_stack.ss_size = stack_bytes;
     makecontext(&thread.context, run_thread, 0);
   }
@@ -172,12 +179,12 @@ inline void run_block(int threads) {
   }
 }
 
-/// Runs `blocks` blocks one after another. "" or what went wrong.
-/// A block after another, from the first or from the last on.
-inline const char* run_grid(long long blocks, int threads, bool last_first, int shared_bytes,
-                            const std::function<void()>& kernel) {
+/// Runs `blocks` blocks one after another, from the first or from the last on. "" or what went wrong.
+template <typename Kernel>
+const char* run_grid(long long blocks, int threads, bool last_first, int shared_bytes, const Kernel& kernel) {
   block.failure.clear();
   block.kernel = &kernel;
+  block.call = [](const void* called) { (*static_cast<const Kernel*>(called))(); };
   gridDim.x = static_cast<unsigned int>(blocks);
   for (long long i = 0; i < blocks && block.failure.empty(); ++i) {
     blockIdx.x = static_cast<unsigned int>(last_first ? blocks - 1 - i : i);
@@ -262,12 +269,16 @@ inline int __any_sync(unsigned int, int value) {
 }
 inline int __reduce_min_sync(unsigned int, int value) {
   return exchange_in_warp("a minimum", value, [](const auto& values, std::size_t) {
-    return *std::min_element(values.begin(), values.end());
+    int least = values[0];
+    for (const int one : values) least = one < least ? one : least;
+    return least;
   });
 }
 inline int __reduce_max_sync(unsigned int, int value) {
   return exchange_in_warp("a maximum", value, [](const auto& values, std::size_t) {
-    return *std::max_element(values.begin(), values.end());
+    int most = values[0];
+    for (const int one : values) most = one > most ? one : most;
+    return most;
   });
 }
 inline unsigned int atomicOr(unsigned int* word, unsigned int bits) {
@@ -300,7 +311,7 @@ inline unsigned long long atomicOr(unsigned long long* to, unsigned long long bi
 inline int atomicMax(int* to, int value) {
   int before = 0;
   std::memcpy(&before, to, sizeof(before));
-  const int after = std::max(before, value);
+  const int after = before < value ? value : before;
   std::memcpy(to, &after, sizeof(after));
   return before;
 }

@@ -15,7 +15,7 @@ inline unsigned int round_to_16_bits(float value) {
     const float magnitude = std::fabs(value);
     if (magnitude >= 65520.f) return sign | 0x7c00u;
     // The spacing of f16 numbers near `magnitude`; those below 2^-14 have that of 2^-14.
-    const int exponent = magnitude == 0.f ? -14 : std::max(std::ilogb(magnitude), -14);
+    const int exponent = magnitude < 0x1p-14f ? -14 : std::ilogb(magnitude);
     const float units = std::nearbyint(std::ldexp(magnitude, 10 - exponent));  // 1024 .. 2048, or less below 2^-14
     const auto steps = static_cast<unsigned int>(units);
     // A mantissa of 1024 units carries into the exponent by itself.

@@ -9,13 +9,7 @@ inline void copy_16_bytes(unsigned int to, const void* global, bool wanted) {
     emulation::fail("cp.async from an address that is not a multiple of 16");
   }
   char* const target = reinterpret_cast<char*>(shared) + to;
-  emulation::block.running->copy_groups.back().push_back([target, global, wanted] {
-    if (wanted) {
-      std::memcpy(target, global, 16);
-    } else {
-      std::memset(target, 0, 16);
-    }
-  });
+  emulation::block.running->copy_groups.back().push_back({target, wanted ? global : nullptr});
 }
 
 inline void close_copy_group() { emulation::block.running->copy_groups.emplace_back(); }
@@ -25,7 +19,13 @@ template <int pending>
 inline void wait_for_copies() {
   auto& groups = emulation::block.running->copy_groups;
   while (static_cast<int>(groups.size()) - 1 > pending) {
-    for (const auto& copy : groups.front()) copy();
+    for (const emulation::PendingCopy& copy : groups.front()) {
+      if (copy.from != nullptr) {
+        std::memcpy(copy.to, copy.from, 16);
+      } else {
+        std::memset(copy.to, 0, 16);
+      }
+    }
     groups.pop_front();
   }
 }
