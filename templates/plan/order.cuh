@@ -22,7 +22,7 @@ __device__ inline void order_rows(int* order, int rows) {
   int padded = 1;
   while (padded < rows) padded *= 2;
   const volatile int* const costs = order;  // written by other blocks: not from a cache of this SM
-  // Nothing here is worth registers, of which an SM holds so many blocks the fewer.
+  // Unrolled, the loops would take more registers than all else in their kernel, and an SM hold fewer blocks of it.
 #pragma unroll 1
   for (int i = thread; i < padded; i += plan_threads) {
     keys[i] = i < rows ? (static_cast<SortKey>(costs[i]) + 1) << 32 | static_cast<SortKey>(i) : 0;

@@ -220,7 +220,7 @@ class WithWitness : public WithGpu {
                                           3,          100,
                                           200,        bits(call_.args.scale),
                                           64,         100 * 32,
-                                          256002,     128,
+                                          256008,     8,
                                           2,          200,
                                           99,         static_cast<int>(-12345678901),
                                           bits(2.5F), 1};
