@@ -46,5 +46,4 @@ function(flashspan_add_objects name)
     # Tests of masks and plans do much arithmetic in it; the rest takes longer to optimise than to run.
     target_compile_options(${name} PRIVATE -O1)
   endif()
-  flashspan_precompile_headers(${name})
 endfunction()

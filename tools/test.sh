@@ -11,7 +11,8 @@ if [[ -z "${VIRTUAL_ENV:-}" && -d build/python ]]; then export VIRTUAL_ENV="$PWD
 
 cmake --preset "$preset"
 cmake --build --preset "$preset"
-ctest --preset "$preset" --parallel "$(nproc)" "$@"
+# One more than there are processors: some tests wait.
+ctest --preset "$preset" --parallel "$(($(nproc) + 1))" "$@"
 if [[ "$preset" == release && $# == 0 ]]; then
   if [[ -e build/python/requirements.txt ]]; then
     tools/test_python.sh

@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("wheel")  # one process makes the environment, for all
+
 WHEELS = sorted((pathlib.Path(__file__).resolve().parents[2] / "build" / "wheel").glob("flashspan-*.whl"))
 
 

@@ -1,5 +1,5 @@
 # Installs a build into a fresh prefix, builds and runs tests/consumer against it, then moves the prefix and does so
-# again. Usage: cmake -DBUILD= -DSOURCE= -DWORK= -DGENERATOR= -DCOMPILER= -DFLAGS= -DLINK_FLAGS= -P install_and_consume.cmake
+# again. Usage: cmake -DBUILD= -DSOURCE= -DWORK= -DGENERATOR= -DCOMPILER= -P install_and_consume.cmake
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
 endfunction()
@@ -7,9 +7,7 @@ endfunction()
 function(consume prefix)
   set(consumer "${prefix}-consumer")
   run("${CMAKE_COMMAND}" -S "${SOURCE}/tests/consumer" -B "${consumer}" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${prefix}"
-      "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DCMAKE_EXE_LINKER_FLAGS=${LINK_FLAGS}"
-      -DCMAKE_BUILD_TYPE=Debug
-      -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+      "-DCMAKE_CXX_COMPILER=${COMPILER}" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
   run("${CMAKE_COMMAND}" --build "${consumer}")
   # What is used comes from the prefix, not from the build tree.
   execute_process(COMMAND "${CMAKE_COMMAND}" -E env "FLASHSPAN_CACHE_DIR=${prefix}-cache" "${consumer}/consumer"

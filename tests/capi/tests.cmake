@@ -16,7 +16,7 @@ endif()
 enable_language(C)
 
 add_executable(test_capi capi/check.c capi/tensors.c capi/problem.c capi/masks.c capi/attention.c capi/errors.c capi/main.c)
-set_target_properties(test_capi PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF LINKER_LANGUAGE CXX)
+set_target_properties(test_capi PROPERTIES UNITY_BUILD OFF C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF LINKER_LANGUAGE CXX)
 target_compile_options(test_capi PRIVATE -Wall -Wextra -Werror -pedantic)
 target_link_libraries(test_capi PRIVATE flashspan_c m)
 if(TARGET flashspan_cpu)

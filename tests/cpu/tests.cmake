@@ -6,7 +6,6 @@ if(FLASHSPAN_BUILD_CPU)
   target_link_libraries(test_cpu PRIVATE flashspan_options flashspan_core flashspan_codegen_mask
                                          flashspan_codegen_kernel flashspan_runtime_cpu flashspan_cpu_requirements
                                          flashspan_oracle GTest::gtest_main GTest::gmock)
-  flashspan_precompile_headers(test_cpu <gmock/gmock.h> <gtest/gtest.h>)
   gtest_discover_tests(test_cpu TEST_PREFIX "cpu." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS cpu)
 
   # The plug-in as a process sees it.

@@ -5,7 +5,6 @@ add_executable(test_kernel ${kernel_tests} mask/random_programs.cpp mask/random_
 target_link_libraries(test_kernel PRIVATE flashspan_options flashspan_core flashspan_codegen_mask
                                           flashspan_codegen_kernel flashspan_runtime_cuda flashspan_oracle
                                           GTest::gtest_main GTest::gmock ${CMAKE_DL_LIBS})
-flashspan_precompile_headers(test_kernel <gmock/gmock.h> <gtest/gtest.h>)
 target_compile_definitions(test_kernel PRIVATE FLASHSPAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                FLASHSPAN_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
 gtest_discover_tests(test_kernel TEST_PREFIX "kernel." DISCOVERY_MODE PRE_TEST PROPERTIES LABELS kernel)

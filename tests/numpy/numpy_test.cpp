@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "numpy_files.hpp"
 #include "oracle/formats.hpp"
 #include "oracle/random_numbers.hpp"
-#include "process.hpp"
+#include "tests/cli/numpy_files.hpp"
+#include "tests/cli/process.hpp"
 #include "tools/flashspan/host_array.hpp"
 #include "tools/flashspan/npy.hpp"
 #include "tools/flashspan/npz.hpp"
