@@ -32,14 +32,14 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Exit status of tests/triton/<script>.py with a folder for an argument, and maybe more of them; nothing if there is no
-/// Python for it.
+/// Exit status of tests/triton/<script>.py with a folder for an argument, and maybe more of them; nothing if there is
+/// no Python for it.
 std::optional<int> run_script(const std::string& script, const fs::path& folder, const std::string& more = "") {
   const fs::path python = fs::path(FLASHSPAN_SOURCE_DIR) / "build/python/bin/python3";
   if (!fs::exists(python)) return std::nullopt;
   const fs::path path = fs::path(FLASHSPAN_SOURCE_DIR) / "tests/triton" / script;
-  const std::string command =
-      python.string() + " " + path.string() + " " + folder.string() + more + " > " + (folder / "log").string() + " 2>&1";
+  const std::string command = python.string() + " " + path.string() + " " + folder.string() + more + " > " +
+                              (folder / "log").string() + " 2>&1";
   return WEXITSTATUS(std::system(command.c_str()));
 }
 
