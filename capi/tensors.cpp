@@ -1,6 +1,7 @@
 #include "capi/tensors.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,10 @@ Result<TensorView> view_of(const char* argument, const DLTensor* tensor) {
     const auto place = static_cast<std::size_t>(axis);
     view.shape[place] = tensor->shape[axis];
     view.strides[place] = tensor->strides == nullptr ? row_major : tensor->strides[axis];
-    row_major *= tensor->shape[axis];
+    // Past 64 bits the largest number there is, which no check of the call lets pass.
+    if (__builtin_mul_overflow(row_major, tensor->shape[axis], &row_major)) {
+      row_major = std::numeric_limits<std::int64_t>::max();
+    }
   }
   return view;
 }

@@ -106,6 +106,11 @@ static void test_messages(flashspan_attention* attention) {
   make_problem(&p);
   p.query_t.dl.ndim = 6;
   CHECK_STATUS(FLASHSPAN_UNSUPPORTED, flashspan_forward(attention, &call));
+  make_problem(&p);
+  for (int axis = 0; axis < 4; ++axis) p.query_t.dl.shape[axis] = INT64_MAX / 3;  // row-major strides past 64 bits
+  p.query_t.dl.strides = NULL;
+  CHECK_STATUS(FLASHSPAN_BAD_ARGUMENT, flashspan_forward(attention, &call));
+  CHECK(strstr(flashspan_last_error(), "batch") != NULL);
 }
 
 void test_errors(flashspan_attention* attention) {
