@@ -75,8 +75,8 @@ struct QueryPassStages {
 [[nodiscard]] QueryPassStages query_pass_stages(const KernelSpec& spec);
 
 /// What serves in place of a kernel whose mask or score takes more registers than it has: the same with the tile that
-/// leaves it more, where that is another one; then the same of a family that shares fewer of them with the products. The
-/// result may have a fallback of its own. Nothing if there is none.
+/// leaves it more, where that is another one; then the same of a family that shares fewer of them with the products.
+/// The result may have a fallback of its own. Nothing if there is none.
 [[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 
 /// Rows of tiles, all heads and batches together, below which a call may cut them into portions, and query rows of one

@@ -506,9 +506,12 @@ TEST_F(CallErrors, TheLargestSizesThatAreTakenHaveWorkspacesOfWholeNumbersOf64Bi
     const double q_tiles = std::ceil(static_cast<double>(q_len) / 32);
     const double k_tiles = std::ceil(static_cast<double>(kv_len) / 32);
     // For a row of tiles a count and a place in the order; for a tile an entry of two words in each list, and a bit, 64
-    // of which are one patch of 8 x 8; for each direction of lists a counter; for a query its delta.
-    const double words = 2 * (q_tiles + k_tiles) + 2 * 2 * q_tiles * k_tiles +
-                         2 * std::ceil(q_tiles / 8) * std::ceil(k_tiles / 8) + 2 + static_cast<double>(q_len);
+    // of which are one patch of 8 x 8; for each direction of lists a counter, and one for every eight rows; for a query
+    // its delta.
+    const double q_groups = std::ceil(q_tiles / 8);
+    const double k_groups = std::ceil(k_tiles / 8);
+    const double words = 2 * (q_tiles + k_tiles) + 2 * 2 * q_tiles * k_tiles + 2 * q_groups * k_groups + 2 + q_groups +
+                         k_groups + static_cast<double>(q_len);
     const double expected = 4 * problems * words;
     EXPECT_NEAR(static_cast<double>(backend->workspace_bytes(spec, args)), expected, expected * 1e-6);
   }
