@@ -119,7 +119,7 @@ def _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, 
     calls.check_scale(scale)
     mask_text, mask_tensors = _parts(mask, query)
     score_text, score_tensors = _parts(score, query)
-    if sink is not None and not is_torch(sink):
+    if sink is not None and not isinstance(sink, torch.Tensor):
         raise BadArgumentError("sink", type(sink).__name__, "a torch tensor, as query is")
     if sink is not None and sink.dtype != torch.float32:
         sink = sink.float()

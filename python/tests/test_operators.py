@@ -1,6 +1,8 @@
 """flashspan.attention is an operator of torch: for its compiler, its graphs, its transforms of precision."""
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -340,26 +342,31 @@ class TestAPlanThatIsKept:
         got, query = self.call(device, mask)
         assert torch.equal(got, flashspan.attention(query, query, query, mask="(q // 9 == k // 9) & (q >= k)"))
 
-    def test_is_a_threads_own(self, device):
-        from concurrent.futures import ThreadPoolExecutor
+    def from_four_threads(self, call):
+        """Results of 16 calls of each of four threads, which all begin before one ends."""
+        together = threading.Barrier(4)
 
+        def calls_of_one(_):
+            together.wait()
+            return [call() for _ in range(16)]
+
+        with ThreadPoolExecutor(4) as threads:
+            return [result for results in threads.map(calls_of_one, range(4)) for result in results]
+
+    def test_is_a_threads_own(self, device):
         query = torch.randn(1, 40, 2, 32, device=device).half()
         wanted = flashspan.attention(query, query, query, mask="causal")
-        with ThreadPoolExecutor(4) as threads:
-            results = threads.map(lambda _: flashspan.attention(query, query, query, mask="causal"), range(64))
-            assert all(torch.equal(result, wanted) for result in results)
-        assert len(calls._plans) > 1
+        results = self.from_four_threads(lambda: flashspan.attention(query, query, query, mask="causal"))
+        assert all(torch.equal(result, wanted) for result in results)
+        assert len(calls._plans) == 5
 
     def test_is_made_anew_in_a_threads_own_workspace(self, device):
-        from concurrent.futures import ThreadPoolExecutor
-
         query = torch.randn(1, 40, 2, 32, device=device).half()
         mask = flashspan.masks.document(torch.arange(40, dtype=torch.int32, device=device) // 9)
         wanted = flashspan.attention(query, query, query, mask="q // 9 == k // 9")
-        with ThreadPoolExecutor(4) as threads:
-            results = threads.map(lambda _: flashspan.attention(query, query, query, mask=mask), range(64))
-            assert all(torch.equal(result, wanted) for result in results)
-        assert len(calls._workspaces) > 1
+        results = self.from_four_threads(lambda: flashspan.attention(query, query, query, mask=mask))
+        assert all(torch.equal(result, wanted) for result in results)
+        assert len(calls._workspaces) == 4
 
     def test_is_let_go_with_many_others(self, device, monkeypatch):
         monkeypatch.setattr(calls, "_MOST_PLANS", 3)
