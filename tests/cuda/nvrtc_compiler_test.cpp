@@ -171,7 +171,8 @@ TEST_F(TwoPrograms, BecomeAModuleEachAndOneReport) {
   ASSERT_EQ(binary->report.entries.size(), 2u);
   EXPECT_EQ(binary->report.entries[0].name, "a");
   EXPECT_EQ(binary->report.entries[1].name, "b");
-  const auto cubins = split_cubins(binary->bytes());
+  const std::vector<std::byte> bytes = binary->bytes();
+  const auto cubins = split_cubins(bytes);
   ASSERT_EQ(cubins.size(), 2u);
   EXPECT_TRUE(std::ranges::equal(cubins[1], binary->modules[1].bytes));
 }
