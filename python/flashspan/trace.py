@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
+import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -77,8 +78,9 @@ def trace(function: Callable[..., Any], with_score: bool, scalars: dict[str, int
         if not isinstance(found, str):
             return found
         torch._dynamo.graph_break(msg=f"flashspan: a callable {found}; make its Mask or Score outside of the compiled function")
-    # Behind a break of its graph, the compiler would go on to compile what runs here.
-    alone = run_traced if torch is None else torch.compiler.disable(run_traced)
+    # Behind a break of its graph, the compiler would go on to compile what runs here. Where nobody has imported it, which
+    # takes seconds, nothing is being compiled.
+    alone = torch.compiler.disable(run_traced) if torch is not None and "torch._dynamo" in sys.modules else run_traced
     text, run = alone(function, with_score, scalars, tensors)
     return text, run.tensors
 

@@ -3,6 +3,9 @@
 import inspect
 import math
 import re
+import subprocess
+import sys
+import textwrap
 
 import numpy
 import pytest
@@ -273,3 +276,19 @@ def test_callables_are_taken_by_attention_itself():
     got = flashspan.attention(query, query, query, mask=lambda b, h, q, k: q >= k, score=lambda score, b, h, q, k: score * 2)
     wanted_out = flashspan.attention(query, query, query, mask="q >= k", score="score * 2")
     assert torch.equal(got, wanted_out)
+
+
+def test_a_first_call_does_not_import_torchs_compiler():
+    """Which takes seconds, longer than compiling a kernel."""
+    program = textwrap.dedent("""
+        import sys, torch, flashspan
+        assert "torch._dynamo" not in sys.modules
+        query = torch.ones(1, 4, 1, 16, requires_grad=True)
+        doc = torch.zeros(4, dtype=torch.int32)
+        mask = flashspan.Mask(lambda b, h, q, k: (q >= k) & (doc[q] == doc[k]))
+        score = flashspan.Score(lambda score, b, h, q, k: torch.tanh(score))
+        flashspan.attention(query, query, query, mask=mask, score=score).sum().backward()
+        print(*(name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))))
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
