@@ -94,10 +94,11 @@ __device__ __forceinline__ int share_begin(int tiles, int block, int blocks) {
 
 /// What a block has settled and is to list. In shared memory, and of its first thread alone: the first to know of a
 /// tile that it is settled, and as registers they would cost all threads.
+/// Volatile, as the compiler would have all threads load what one of them uses, beside stores of that one.
 struct BlockProgress {
-  int patch;          // of the tiles settled and not yet counted
-  int settled;        // so many
-  int first_to_list;  // group of rows, -1: none. Each names the next where its open tiles were counted
+  volatile int patch;          // of the tiles settled and not yet counted
+  volatile int settled;        // so many
+  volatile int first_to_list;  // group of rows, -1: none. Each names the next where its open tiles were counted
 
   __device__ __forceinline__ void start() {
     patch = 0;
@@ -169,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
       if (first_thread) {
         if (patch != progress.patch) progress.count_settled(p, grid);
         progress.patch = patch;
-        ++progress.settled;
+        progress.settled = progress.settled + 1;
       }
     }
   }
