@@ -55,6 +55,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     u32 gradient_fragments[query_step / 4] = {};
     u32 words[2];
     float* sums = nullptr;
+    bool cleaned = false;  // as exchange.cleaned, which only a masked step sets
     if (steps > 0) {
       int i = 0;
       Step step = await_step(exchange, step_number, first_lane);
@@ -95,8 +96,11 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        if (has_plan) clean_if_doubtful(exchange, stage, masked);
-        if (has_plan && !two_passes && exchange.cleaned) {
+        if (has_plan && masked) {
+          clean_if_doubtful(exchange, stage);
+          cleaned = exchange.cleaned;
+        }
+        if (has_plan && !two_passes && cleaned) {
           if (!masked) words[0] = words[1] = 0xffffffffu;
           poison(exchange, static_cast<int>(stage), words, weight_fragments, gradient_fragments);
         }

@@ -332,6 +332,19 @@ struct Consumer {
 /// Elements n and n + 1 of a lane's row `half` in block `block` of eight columns.
 __device__ __forceinline__ constexpr int element_of(int block, int half) { return 4 * block + 2 * half; }
 
+/// LSE or delta of a step's query rows, as a lane needs them.
+struct RowNumbers {
+  TwoFloats of_block[query_step / 8];
+
+  /// `first` points at the lane's first column.
+  __device__ __forceinline__ void read(const float* first) {
+#pragma unroll
+    for (int block = 0; block < query_step / 8; ++block) {
+      of_block[block] = *reinterpret_cast<const TwoFloats*>(first + 8 * block);
+    }
+  }
+};
+
 /// Scores become weights. `lse` points at the lane's first column.
 __device__ __forceinline__ void weigh(float (&scores)[query_step / 2], const float* lse, float exponent) {
 #pragma unroll
@@ -358,10 +371,10 @@ __device__ __forceinline__ void hide(float (&values)[query_step / 2], const u32 
 
 /// dP becomes dS.
 __device__ __forceinline__ void differentiate(float (&gradients)[query_step / 2],
-                                              const float (&weights)[query_step / 2], const float* delta) {
+                                              const float (&weights)[query_step / 2], const RowNumbers& delta) {
 #pragma unroll
   for (int column = 0; column < query_step; column += 8) {
-    const TwoFloats of_row = *reinterpret_cast<const TwoFloats*>(delta + column);
+    const TwoFloats of_row = delta.of_block[column / 8];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = element_of(column / 8, half);
@@ -677,10 +690,14 @@ __device__ __forceinline__ void make_gradients(Exchange& exchange, const Consume
   } else {
     weigh(scores, lse, exponent);
     if (masked) hide(scores, words);
+    // Beside the products that make dP, where there are registers for it.
+    RowNumbers deltas;
+    if constexpr (query_step == 64) deltas.read(delta);
     wait_for_products<0>();
     pin(gradients);
     if (has_plan && masked) note_doubt(exchange.doubtful[0], gradients);
-    differentiate(gradients, scores, delta);
+    if constexpr (query_step != 64) deltas.read(delta);
+    differentiate(gradients, scores, deltas);
     if (masked) hide(gradients, words);
   }
 }
@@ -695,8 +712,7 @@ __device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
 }
 
 /// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.
-__device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage, bool masked) {
-  if (!masked) return;
+__device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage) {
   // A thread sees what it has noted itself, and what others have, maybe: they answer for themselves.
   const bool doubt = exchange.doubtful[0] != 0;
   if (!named_barrier_any(doubt_barrier, consumer_threads, doubt)) return;
