@@ -14,8 +14,6 @@ namespace {
 
 constexpr int warpgroup_warps = 4;
 
-int widest(const KernelSpec& spec) { return std::max(spec.head_dim_qk, spec.head_dim_v); }
-
 /// Warps of 16 query rows each (templates/attention/forward_mma.cuh). Of 8 columns a word of bits has 32 at most.
 std::vector<TileConfig> mma_forward_tiles() {
   std::vector<TileConfig> tiles;
@@ -52,13 +50,12 @@ std::vector<TileConfig> hopper_forward_tiles(const KernelSpec& spec) {
 
 /// Two warpgroups that share 128 keys, or 64 where they split roles (templates/attention/backward_keys.cuh).
 std::vector<TileConfig> hopper_backward_tiles(const KernelSpec& spec) {
-  constexpr int widest_one_role = 128;
-  const int keys = widest(spec) > widest_one_role ? 64 : 128;
+  const int keys = splits_roles(spec) ? 64 : 128;
   std::vector<TileConfig> tiles;
   for (const int queries : {64, 128}) {
     if (spec.two_passes && queries != 128) continue;
-    // A share of dQ of 128 queries is one panel of 64 columns.
-    if (!spec.two_passes && queries == 128 && spec.head_dim_qk > 64) continue;
+    // A share of dQ of 128 queries is one panel of 64 columns; roles have no registers for it.
+    if (!spec.two_passes && queries == 128 && (spec.head_dim_qk > 64 || splits_roles(spec))) continue;
     for (const int stages : {2, 3}) tiles.push_back({queries, keys, 2 * warpgroup_warps, stages});
   }
   return tiles;
@@ -91,8 +88,7 @@ int accumulators_of(const KernelSpec& spec) {
     return (group_columns(qk) + group_columns(v)) / 2 + 2 * strip / 2;
   }
   const int scores = step_sizes(spec).queries / 2;
-  const bool roles_split = widest(spec) > 128;
-  if (roles_split) return std::max(qk, v) / 2 + 2 * scores;
+  if (splits_roles(spec)) return std::max(qk, v) / 2 + 2 * scores;
   return (qk + v) / 2 + 2 * scores;
 }
 

@@ -61,8 +61,11 @@ constexpr std::array hopper_backward_tiles{
 constexpr std::array two_pass_tiles{
     TileConfig{.block_m = 128, .block_n = 128, .num_warps = 8, .num_stages = 2},
 };
-// Past this, dK or dV of 64 keys are all that a warpgroup holds (templates/attention/backward_roles.cuh).
-constexpr int widest_one_pass = 128;
+// Where roles are split (splits_roles()). Three stages fit up to 192 columns.
+constexpr std::array wide_hopper_backward_tiles{
+    TileConfig{.block_m = 64, .block_n = 64, .num_warps = 8, .num_stages = 3},
+    TileConfig{.block_m = 64, .block_n = 64, .num_warps = 8, .num_stages = 2},
+};
 constexpr std::array wide_two_pass_tiles{
     TileConfig{.block_m = 128, .block_n = 64, .num_warps = 8, .num_stages = 2},
 };
@@ -70,9 +73,6 @@ constexpr int widest_scored_hopper = 192;
 constexpr TileConfig cpu_tile{.block_m = 64, .block_n = 64, .num_warps = 1, .num_stages = 1};
 
 int widest_head_dim(const KernelSpec& spec) { return std::max(spec.head_dim_qk, spec.head_dim_v); }
-
-/// Whether a hopper backward has a warpgroup for dV and one for dK (templates/attention/backward_roles.cuh).
-bool splits_roles(const KernelSpec& spec) { return widest_head_dim(spec) > widest_one_pass; }
 
 std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
   if (spec.direction == Direction::forward) return forward_tiles;
@@ -84,7 +84,10 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
   const int head_dim = widest_head_dim(spec);
   if (spec.direction == Direction::backward) {
-    if (splits_roles(spec)) return wide_two_pass_tiles;
+    if (splits_roles(spec)) {
+      if (spec.two_passes) return wide_two_pass_tiles;
+      return wide_hopper_backward_tiles;
+    }
     if (spec.two_passes) return two_pass_tiles;
     if (spec.score.empty() && light_mask && head_dim <= widest_narrow_hopper) return narrow_hopper_backward_tiles;
     return hopper_backward_tiles;
@@ -142,7 +145,8 @@ std::int64_t key_pass_bytes(const KernelSpec& spec, const TileConfig& tile, cons
   constexpr std::int64_t bytes_per_float = 4;
   constexpr std::int64_t exchange_bytes = 416;
   const std::int64_t score_gradient_buffers = spec.two_passes ? 0 : 2;
-  const std::int64_t weight_bytes = splits_roles(spec) ? 2 * tile.block_n * step.queries * bytes_per_float : 0;
+  const std::int64_t weight_buffers = splits_roles(spec) ? (spec.two_passes ? 2 : 1) : 0;
+  const std::int64_t weight_bytes = weight_buffers * tile.block_n * step.queries * bytes_per_float;
   const std::int64_t rows = tile.block_n + tile.num_stages * step.queries;
   const std::int64_t panels = panels_of(spec.head_dim_qk) + panels_of(spec.head_dim_v);
   return (rows * panels + score_gradient_buffers * tile.block_n * (step.queries / panel_columns)) * panel_row_bytes +
@@ -199,6 +203,11 @@ bool registers_fit(const KernelSpec& spec, const TileConfig& tile) {
 
 }  // namespace
 
+bool splits_roles(const KernelSpec& spec) {
+  constexpr int widest_one_role = 128;
+  return widest_head_dim(spec) > widest_one_role;
+}
+
 std::int64_t shared_memory_limit(Arch arch) { return arch_limits(arch).shared_bytes_per_block; }
 
 int query_stages(const KernelSpec& spec) {
@@ -227,13 +236,8 @@ FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
   if (needs.expanded) {
     return {KernelFamily::mma, "whether the copy engine takes a stride of 0 is nowhere said, and a tensor has one"};
   }
-  if (spec.direction == Direction::backward) {
-    if (splits_roles(spec)) {
-      return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, as head dims past 128 leave it no registers"};
-    }
-    if (needs.deterministic) {
-      return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, so that its sums have one order"};
-    }
+  if (spec.direction == Direction::backward && needs.deterministic) {
+    return {KernelFamily::hopper, "sm_90a; dQ in a pass of its own, so that its sums have one order"};
   }
   return {KernelFamily::hopper,
           "sm_90a, and every row starts at a multiple of 16 bytes (mma if mask or score take too many registers)"};
@@ -247,10 +251,14 @@ std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
     fallback.tile = *roomier;
     return fallback;
   }
-  fallback.family = KernelFamily::mma;
+  if (spec.direction == Direction::backward && !spec.two_passes) {
+    fallback.two_passes = true;
+  } else {
+    fallback.family = KernelFamily::mma;
+    fallback.two_passes = false;
+  }
   fallback.lowering = served_lowering(fallback, spec.lowering);
   fallback.split_rows = spec.split_rows && can_split_rows(fallback);
-  fallback.two_passes = false;
   const auto tile = default_tile(fallback, /*light_mask=*/false);
   if (!tile) return std::nullopt;
   fallback.tile = *tile;
@@ -279,7 +287,7 @@ mask::LoweringKind served_lowering(const KernelSpec& spec, mask::LoweringKind lo
 
 bool takes_two_passes(const KernelSpec& spec, const FamilyNeeds& needs) {
   if (spec.direction == Direction::forward || spec.family != KernelFamily::hopper) return false;
-  return needs.deterministic || splits_roles(spec);
+  return needs.deterministic;
 }
 
 StepSizes step_sizes(const KernelSpec& spec) {
@@ -299,7 +307,9 @@ QueryGradientShare query_gradient_share(const KernelSpec& spec) {
   constexpr int warpgroup_rows = 64;
   const int columns = padded_head_dim(spec.head_dim_qk);
   if (step_sizes(spec).queries > warpgroup_rows) return {.columns = columns, .keys = spec.tile.block_n, .sums = 2};
-  if (columns > panel_columns) return {.columns = panel_columns, .keys = spec.tile.block_n, .sums = 2};
+  if (splits_roles(spec) || columns > panel_columns) {
+    return {.columns = panel_columns, .keys = spec.tile.block_n, .sums = static_cast<int>(panels_of(columns))};
+  }
   return {.columns = columns, .keys = warpgroup_rows, .sums = 1};
 }
 

@@ -50,14 +50,18 @@ struct FamilyNeeds {
 /// mask and alignment. Nothing for a spec with a score, which is compiled in.
 [[nodiscard]] std::optional<KernelSpec> interpreted_of(const KernelSpec& spec);
 
+/// Whether a hopper backward has a warpgroup for dV and one for dK: past 128 columns, either of 64 keys is all that a
+/// warpgroup has registers for (templates/attention/backward_roles.cuh).
+[[nodiscard]] bool splits_roles(const KernelSpec& spec);
+
 /// How the two warpgroups of a hopper backward share the product for dQ of one tile.
 struct QueryGradientShare {
   int columns;  ///< of dQ
   int keys;     ///< that the product sums over
-  int sums;     ///< shares that are summed apart: 2, or 1 if both warpgroups add to the same
+  int sums;     ///< shares that are summed apart; 1 if both warpgroups add to the same
 };
 [[nodiscard]] QueryGradientShare query_gradient_share(const KernelSpec& spec);
-/// True if a backward of the hopper family takes two passes: where sums must have one order.
+/// True if a call's backward, of the hopper family, takes two passes: where sums must have one order.
 [[nodiscard]] bool takes_two_passes(const KernelSpec& spec, const FamilyNeeds& needs);
 
 /// Rows of queries and of keys that a hopper backward works on at a time. In two passes, those of a pass go through its
@@ -75,7 +79,8 @@ struct QueryPassStages {
 [[nodiscard]] QueryPassStages query_pass_stages(const KernelSpec& spec);
 
 /// What serves in place of a kernel whose mask or score takes more registers than it has: the same with the tile that
-/// leaves it more, where that is another one; then the same of a family that shares fewer of them with the products.
+/// leaves it more, where that is another one; then a backward in two passes, each of which has fewer products; then the
+/// same of a family that shares fewer registers with the products.
 /// The result may have a fallback of its own. Nothing if there is none.
 [[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 

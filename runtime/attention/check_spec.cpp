@@ -22,8 +22,6 @@ Error bad_field(const std::string& name, const std::string& got, const std::stri
   return {ErrorCode::bad_argument, "kernel spec field '" + name + "'", got, takes, ""};
 }
 
-std::string text_of(bool value) { return value ? "true" : "false"; }
-
 /// Error: bad_argument, for a text that is not the signature of a program of this type.
 Result<mask::Program> read_program(const std::string& field, const std::string& signature, mask::ValueType type) {
   auto program = mask::Program::from_signature(signature);
@@ -70,10 +68,8 @@ Result<void> check_family(const KernelSpec& spec) {
   if (hopper && choose_family(spec).family != kernel::KernelFamily::hopper) {
     return bad_field("family", to_string(spec.family), choose_family(spec).reason);
   }
-  const bool must = takes_two_passes(spec, {});
-  const bool may = takes_two_passes(spec, {.deterministic = true, .expanded = false});
-  if ((must && !spec.two_passes) || (spec.two_passes && !may)) {
-    return bad_field("two_passes", text_of(spec.two_passes), text_of(must));
+  if (spec.two_passes && !takes_two_passes(spec, {.deterministic = true, .expanded = false})) {
+    return bad_field("two_passes", "true", "false");
   }
   if (spec.split_rows && !can_split_rows(spec)) return bad_field("split_rows", "true", "false");
   if (const LoweringKind served = served_lowering(spec, spec.lowering); served != spec.lowering) {

@@ -100,15 +100,17 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           clean_if_doubtful(exchange, stage);
           cleaned = exchange.cleaned;
         }
-        if (has_plan && !two_passes && cleaned) {
-          if (!masked) words[0] = words[1] = 0xffffffffu;
-          poison(exchange, static_cast<int>(stage), words, weight_fragments, gradient_fragments);
-        }
         if constexpr (!two_passes) {
+          if (has_plan && cleaned) {
+            if (!masked) words[0] = words[1] = 0xffffffffu;
+            poison<true>(exchange, static_cast<int>(stage), words, weight_fragments);
+            poison<false>(exchange, static_cast<int>(stage), words, gradient_fragments);
+          }
           hand_over(exchange, at, step_number, gradient_fragments);
           // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS. The first
           // has none before it, and what comes of this is not used.
-          ask_for_query_gradient(exchange, at, step_number - 1, i > 0, query_gradient);
+          if (i > 0) await_score_gradients(exchange, step_number - 1);
+          ask_for_query_gradient(at, step_number - 1, 0, query_gradient);
         }
         pin(value_gradient);
         pin(weight_fragments);
@@ -126,13 +128,15 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           if (has_plan && masked) clean_keys_if_doubtful(exchange, step_number - 1);
           // Memory takes the sums over while dV, dK and the next scores are computed.
           if (i > 0) add_query_gradient(sums, query_gradient);
-          sums = query_gradient_sums(p, c.b, this_step.h, this_step.number) +
-                 (split_by_key ? 0 : warpgroup * query_gradient_share_floats);
+          sums = first_query_gradient_sums(p, c.b, this_step, warpgroup);
         }
         ++step_number;
       } while (++i < steps);
       ask_for_key_gradient(at, step_number - 1, steps > 1, gradient_fragments, key_gradient);
-      if constexpr (!two_passes) ask_for_query_gradient(exchange, at, step_number - 1, true, query_gradient);
+      if constexpr (!two_passes) {
+        await_score_gradients(exchange, step_number - 1);
+        ask_for_query_gradient(at, step_number - 1, 0, query_gradient);
+      }
       wait_for_products<0>();
       pin(value_gradient);
       pin(key_gradient);
@@ -234,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.item_empty[slot].init(consumer_threads + 1);
     }
     for (int buffer = 0; buffer < score_gradient_buffers; ++buffer) {
-      exchange.score_gradients_full[buffer].init(consumer_threads);
+      exchange.score_gradients_full[buffer].init(split_roles ? warpgroup_threads : consumer_threads);
       exchange.score_gradients_empty[buffer].init(consumer_threads);
     }
     for (u32& word : exchange.cleaned_keys.words) word = 0;
@@ -270,9 +274,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
     if constexpr (split_roles) {
       const Weights weights = {reinterpret_cast<float*>(shared + weight_offset)};
       if (warpgroup == 1) {
-        make_value_gradients(p, mask, score, exchange, shared_address(shared), weights);
+        make_value_gradients<0>(p, mask, score, exchange, shared_address(shared), weights);
       } else {
-        make_key_gradients(p, mask, score, exchange, shared_address(shared), weights);
+        make_key_gradients<1>(p, mask, score, exchange, shared_address(shared), weights);
       }
     } else {
       consume(p, mask, score, exchange, shared_address(shared), warpgroup - 1);

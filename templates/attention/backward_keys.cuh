@@ -20,7 +20,6 @@ constexpr int consumer_threads = consumer_warpgroups * warpgroup_threads;
 /// makes weights and dV, the other, which is given the weights, dS and dK (backward_roles.cuh).
 constexpr bool split_roles = padded_qk > 128 || padded_v > 128;
 static_assert(num_warps == 4 * consumer_warpgroups && block_n == (split_roles ? 64 : 64 * consumer_warpgroups));
-static_assert(two_passes || !split_roles);
 /// A tile of queries is worked on in steps of query_step: as many as leave their scores registers.
 constexpr int steps_per_tile = block_m / query_step;
 static_assert(query_step == 64 || query_step == 128);
@@ -41,19 +40,19 @@ constexpr int score_gradient_buffers = 2;  // dS of a step is read while that of
 
 /// Weights of a step as one warpgroup hands them to the other: fp32, in the order of its accumulators, so that threads
 /// of equal place in their warpgroups exchange them.
-constexpr int weight_buffers = 2;
+constexpr int weight_buffers = two_passes ? 2 : 1;
 constexpr int weight_bytes = 64 * query_step * 4;
 
-/// Two warpgroups share the product for dQ of a tile. Of 128 queries, each takes 64. Of 64 queries, each takes 64
-/// columns; where there are no more columns, 64 keys, and both add to the same sums.
+/// Two warpgroups share the product for dQ of a tile. Of 128 queries, each takes 64. Of 64 queries, each takes every
+/// second panel of columns; where there is one panel and it has 128 keys, 64 keys, and both add to the same sums.
 constexpr bool split_by_query = query_step == 128;
-constexpr bool split_by_key = !split_by_query && query_panels == 1;
+constexpr bool split_by_key = !split_by_query && !split_roles && query_panels == 1;
 constexpr bool split_by_column = !split_by_query && !split_by_key;
 static_assert(two_passes || steps_per_tile == 1);
 static_assert(two_passes || query_gradient_columns == (split_by_column ? panel_columns : padded_qk));
-static_assert(two_passes || query_panels <= (split_by_column ? 2 : 1));
-constexpr int query_gradient_shares = split_by_key ? 1 : consumer_warpgroups;
-constexpr int query_gradient_floats = query_gradient_columns / 2;  // a thread's share of dQ of one tile
+static_assert(two_passes || split_roles || query_panels <= (split_by_column ? 2 : 1));
+constexpr int query_gradient_shares = split_by_column ? query_panels : split_by_query ? consumer_warpgroups : 1;
+constexpr int query_gradient_floats = query_gradient_columns / 2;  // a thread's part of a share of dQ of one tile
 
 struct BackwardItem {
   int key_tile;
@@ -97,10 +96,8 @@ constexpr int value_offset = key_bytes;
 constexpr int query_offset = value_offset + value_bytes;
 constexpr int out_gradient_offset = query_offset + num_stages * query_bytes;
 constexpr int score_gradient_offset = out_gradient_offset + num_stages * out_gradient_bytes;
-constexpr int weight_offset = score_gradient_offset;
-constexpr int exchange_offset = score_gradient_offset + (split_roles  ? weight_buffers * weight_bytes
-                                                         : two_passes ? 0
-                                                                      : score_gradient_buffers * score_gradient_bytes);
+constexpr int weight_offset = score_gradient_offset + (two_passes ? 0 : score_gradient_buffers * score_gradient_bytes);
+constexpr int exchange_offset = weight_offset + (split_roles ? weight_buffers * weight_bytes : 0);
 static_assert(exchange_offset + static_cast<int>(sizeof(Exchange)) <= shared_bytes, "host and device agree");
 
 __device__ __forceinline__ int query_tiles_of(const AttentionParameters& p) {
@@ -113,8 +110,8 @@ __device__ __forceinline__ long long statistics_of(const AttentionParameters& p,
   return ((static_cast<long long>(b) * p.query_heads + h) * query_tiles_of(p) * steps_per_tile + step) * query_step;
 }
 
-/// Sums of dQ of one tile: a share for each warpgroup, in the order of its accumulators, so that a thread adds four
-/// neighbours at a time.
+/// Sums of dQ of one tile: share after share, each in the order of a warpgroup's accumulators, so that a thread adds
+/// four neighbours at a time.
 constexpr int query_gradient_share_floats = warpgroup_threads * query_gradient_floats;
 constexpr int query_gradient_tile_floats = query_gradient_shares * query_gradient_share_floats;
 __device__ __forceinline__ float* query_gradient_sums(const AttentionParameters& p, int b, int h, int query_tile) {
@@ -265,11 +262,12 @@ struct Consumer {
 
   // Computed anew where they are needed: registers are dear.
   __device__ __forceinline__ static int thread() { return computed_here(static_cast<int>(threadIdx.x)); }
-  /// In the tile of keys: this lane's first; its second is eight below.
-  __device__ __forceinline__ static int row() {
-    const int t = split_roles ? thread() % warpgroup_threads : thread() - warpgroup_threads;
-    return t / 32 * 16 + t % 32 / 4;
+  /// In the tile of keys: the first of the 16 of this warp.
+  __device__ __forceinline__ static int first_row() {
+    return (split_roles ? thread() % warpgroup_threads : thread() - warpgroup_threads) / 32 * 16;
   }
+  /// In the tile of keys: this lane's first; its second is eight below.
+  __device__ __forceinline__ static int row() { return first_row() + thread() % 32 / 4; }
   /// In the tile of queries: this lane's first.
   __device__ __forceinline__ static int column() { return thread() % 4 * 2; }
   /// In the tensor: this lane's first key.
@@ -413,9 +411,8 @@ __device__ __forceinline__ void pack_fragments(u32 (&fragments)[query_step / 4],
 /// Puts a warp's 16 rows of dS^T where the product with the keys reads them: rows of 128 bytes, in the swizzle that
 /// wgmma expects.
 __device__ __forceinline__ void store_fragments(u32 shared, const u32 (&fragments)[query_step / 4]) {
-  const int thread = static_cast<int>(threadIdx.x) - warpgroup_threads;
-  const int lane = thread % 32;
-  const int at_row = thread / 32 * 16 + lane % 16;
+  const int lane = Consumer::thread() % 32;
+  const int at_row = Consumer::first_row() + lane % 16;
   const u32 row_address = shared + static_cast<u32>(at_row * panel_row_bytes);
 #pragma unroll
   for (int i = 0; i < query_step / 4; i += 4) {
@@ -507,11 +504,12 @@ __device__ __forceinline__ void ask_for_cleaning(Exchange& exchange, int stage) 
   exchange.cleaning_asked.arrive();
 }
 
-/// Weights and dS of visible pairs of cleaned keys. A score of such a key is NaN or infinite. If the row's LSE is
+/// Weights or dS of visible pairs of cleaned keys. A score of such a key is NaN or infinite. If the row's LSE is
 /// finite, all its scores were -inf, so that the weight is 0; else it is NaN, as dS always is. Rows without weights
 /// keep theirs. On packed fragments, when the registers of scores are free.
+template <bool of_weights>
 __device__ __forceinline__ void poison(const Exchange& exchange, int stage, const u32 (&words)[2],
-                                       u32 (&weights)[query_step / 4], u32 (&gradients)[query_step / 4]) {
+                                       u32 (&fragments)[query_step / 4]) {
   constexpr u32 not_a_number_bits = 0x7fff;  // in either format
   const int row = Consumer::row();
   const float* const first_lse = exchange.lse[computed_here(stage)] + Consumer::column();
@@ -526,9 +524,8 @@ __device__ __forceinline__ void poison(const Exchange& exchange, int stage, cons
       const bool has_weights = lse != -minus_infinity() || delta != delta;
       if (!has_weights || (cleaned[i % 2] >> (i / 2 * 2 + e) & 1u) == 0) continue;
       const int shift = 16 * e;
-      const u32 others = ~(0xffffu << shift);
-      weights[i] = (weights[i] & others) | (lse * 0.f == 0.f ? 0 : not_a_number_bits << shift);
-      gradients[i] = (gradients[i] & others) | not_a_number_bits << shift;
+      const u32 bits = of_weights && lse * 0.f == 0.f ? 0 : not_a_number_bits;
+      fragments[i] = (fragments[i] & ~(0xffffu << shift)) | bits << shift;
     }
   }
 }
@@ -568,16 +565,18 @@ struct Operands {
 
   u32 shared;
   int warpgroup;
+  int first_row_bytes;  // of its keys, from the first of the tile
   u64 key_rows;
   u64 value_rows;
-  u64 key_columns;
+  u64 key_columns;           // of its first share of dQ
   int score_gradient_share;  // bytes past the first of dS
 
   __device__ __forceinline__ Operands(u32 shared, int warpgroup)
       : shared(shared),
         warpgroup(warpgroup),
-        key_rows(operand_descriptor(shared + warpgroup * warpgroup_row_bytes, 0)),
-        value_rows(operand_descriptor(shared + value_offset + warpgroup * warpgroup_row_bytes, 0)),
+        first_row_bytes(split_roles ? 0 : warpgroup * warpgroup_row_bytes),
+        key_rows(operand_descriptor(shared + first_row_bytes, 0)),
+        value_rows(operand_descriptor(shared + value_offset + first_row_bytes, 0)),
         key_columns(operand_descriptor(shared + warpgroup * (split_by_column ? key_panel_bytes
                                                              : split_by_key  ? warpgroup_row_bytes
                                                                              : 0),
@@ -596,7 +595,7 @@ struct Operands {
   }
   /// The warpgroup's own keys of dS^T.
   __device__ __forceinline__ u64 score_gradient_rows(u32 step) const {
-    return operand_descriptor(score_gradients(step) + warpgroup * warpgroup_row_bytes, 0);
+    return operand_descriptor(score_gradients(step) + first_row_bytes, 0);
   }
 };
 
@@ -614,14 +613,18 @@ __device__ __forceinline__ void hand_over(Exchange& exchange, const Operands& at
   named_barrier_wait(warpgroup_barrier + at.warpgroup, warpgroup_threads);
 }
 
-/// Starts a warpgroup's share of dQ of a step, when both have handed over their dS^T: if there is such a step.
-__device__ __forceinline__ void ask_for_query_gradient(Exchange& exchange, const Operands& at, u32 step, bool exists,
+/// Waits until all of dS^T of a step has been handed over.
+__device__ __forceinline__ void await_score_gradients(Exchange& exchange, u32 step) {
+  exchange.score_gradients_full[step % score_gradient_buffers].wait(score_gradient_parity(step));
+}
+
+/// Starts one of a warpgroup's shares of dQ of a step, of which it has every second.
+__device__ __forceinline__ void ask_for_query_gradient(const Operands& at, u32 step, int share,
                                                        float (&query_gradient)[query_gradient_floats]) {
-  if (exists) exchange.score_gradients_full[step % score_gradient_buffers].wait(score_gradient_parity(step));
   products_fence();
   multiply_query_gradient(query_gradient,
                           operand_descriptor(at.score_gradients(step) + at.score_gradient_share, key_panel_bytes),
-                          at.key_columns);
+                          at.key_columns + descriptor_offset(share * consumer_warpgroups * key_panel_bytes));
   close_product_group();
 }
 
@@ -643,6 +646,12 @@ __device__ __forceinline__ void ask_for_key_gradient(const Operands& at, u32 ste
 /// After a warpgroup's share of dQ of a step is made.
 __device__ __forceinline__ void give_back_score_gradients(Exchange& exchange, u32 step) {
   exchange.score_gradients_empty[step % score_gradient_buffers].arrive();
+}
+
+/// Where a warpgroup sums its first share of dQ of a step.
+__device__ __forceinline__ float* first_query_gradient_sums(const AttentionParameters& p, int b, const Step& step,
+                                                            int warpgroup) {
+  return query_gradient_sums(p, b, step.h, step.number) + (split_by_key ? 0 : warpgroup * query_gradient_share_floats);
 }
 
 /// Adds a warpgroup's share of dQ of one tile to its sums.
@@ -709,6 +718,15 @@ __device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
   named_barrier_wait(doubt_barrier, consumer_threads);  // all have read it
   if (speaks()) exchange.cleanings ^= 1;
   named_barrier_wait(doubt_barrier, consumer_threads);  // it is what the next cleaning will end
+}
+
+/// Once tiles of the item have been cleaned.
+template <bool of_weights>
+__device__ __forceinline__ void poison_if_cleaned(const Exchange& exchange, u32 stage, bool masked, u32 (&words)[2],
+                                                  u32 (&fragments)[query_step / 4]) {
+  if (!exchange.cleaned) return;
+  if (!masked) words[0] = words[1] = 0xffffffffu;
+  poison<of_weights>(exchange, static_cast<int>(stage), words, fragments);
 }
 
 /// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.

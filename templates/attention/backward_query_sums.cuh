@@ -17,25 +17,27 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::consumer_warpgrou
   const int b = static_cast<int>(blockIdx.x) / query_tiles / p.query_heads;
   const int warpgroup = static_cast<int>(threadIdx.x) / warpgroup_threads;
   const int thread = static_cast<int>(threadIdx.x) % warpgroup_threads;
-  if (warpgroup >= query_gradient_shares) return;
-  const int share = warpgroup * query_gradient_share_floats;
   const int first_sum = thread * 4;
-  const float* const sums = query_gradient_sums(p, b, h, query_tile) + share + first_sum;
-  float gradient[query_gradient_floats];
+#pragma unroll 1
+  for (int share = warpgroup; share < query_gradient_shares; share += consumer_warpgroups) {
+    const float* const sums =
+        query_gradient_sums(p, b, h, query_tile) + share * query_gradient_share_floats + first_sum;
+    float gradient[query_gradient_floats];
 #pragma unroll
-  for (int i = 0; i < query_gradient_share_floats; i += 4 * warpgroup_threads) {
-    const FourFloats four = *reinterpret_cast<const FourFloats*>(sums + i);
+    for (int i = 0; i < query_gradient_share_floats; i += 4 * warpgroup_threads) {
+      const FourFloats four = *reinterpret_cast<const FourFloats*>(sums + i);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) gradient[i / warpgroup_threads + j] = four.of[j];
-  }
-  const int first_column = split_by_column ? warpgroup * query_gradient_columns : 0;
-  const int first_q =
-      query_tile * block_m + (split_by_query ? warpgroup * 64 : 0) + thread / 32 * 16 + FragmentPlace::of_lane().row;
-  unsigned short* const matrix = matrix_of(p.query_gradient, b, h) + first_column;
+      for (int j = 0; j < 4; ++j) gradient[i / warpgroup_threads + j] = four.of[j];
+    }
+    const int first_column = split_by_column ? share * query_gradient_columns : 0;
+    const int first_q =
+        query_tile * block_m + (split_by_query ? share * 64 : 0) + thread / 32 * 16 + FragmentPlace::of_lane().row;
+    unsigned short* const matrix = matrix_of(p.query_gradient, b, h) + first_column;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const long long q = first_q + 8 * half;
-    store_row<query_gradient_columns>(matrix + q * p.query_gradient.stride_row, gradient, half, p.scale, q < p.q_len,
-                                      head_dim_qk - first_column);
+    for (int half = 0; half < 2; ++half) {
+      const long long q = first_q + 8 * half;
+      store_row<query_gradient_columns>(matrix + q * p.query_gradient.stride_row, gradient, half, p.scale, q < p.q_len,
+                                        head_dim_qk - first_column);
+    }
   }
 }

@@ -89,34 +89,88 @@ __device__ __forceinline__ void meet(Exchange& exchange, u32& meetings) {
   exchange.met.wait_awake(meetings++ % 2);
 }
 
-/// As clean_if_doubtful. Who is ahead may have noted the doubts of the next time already, which have a flag of their
-/// own.
-__device__ __forceinline__ void clean_what_either_doubts(Exchange& exchange, u32 stage, u32& meetings) {
-  const u32 flag = meetings % 2;
-  meet(exchange, meetings);
-  if (exchange.doubtful[flag] == 0) return;
-  ask_for_cleaning(exchange, static_cast<int>(stage));
+/// As have_cleaned.
+__device__ __forceinline__ void have_cleaned_together(Exchange& exchange, int stage, u32& meetings) {
+  ask_for_cleaning(exchange, stage);
   exchange.cleaning_done.wait_awake(exchange.cleanings);
   meet(exchange, meetings);  // all have read it
   if (speaks()) exchange.cleanings ^= 1;
+  meet(exchange, meetings);  // it is what the next cleaning will end
+}
+
+/// As clean_if_doubtful; true if it was. Who is ahead may have noted the doubts of the next time already, which have a
+/// flag of their own.
+__device__ __forceinline__ bool clean_what_either_doubts(Exchange& exchange, u32 stage, u32& meetings) {
+  const u32 flag = meetings % 2;
+  meet(exchange, meetings);
+  if (exchange.doubtful[flag] == 0) return false;
+  have_cleaned_together(exchange, static_cast<int>(stage), meetings);
+  return true;
 }
 
 /// As forget_cleaning.
 __device__ __forceinline__ void forget_together(Exchange& exchange, u32& meetings) {
   meet(exchange, meetings);
   if (speaks()) {
+    for (u32& word : exchange.cleaned_keys.words) word = 0;
     exchange.cleaned = false;
     exchange.cleaned_out_gradients = 0;
   }
   meet(exchange, meetings);
 }
 
+/// A role's shares of dQ of one step, two at most. The first takes the registers of scores, when they are done with.
+template <int role>
+struct QueryGradient {
+  static constexpr int shares = (query_panels + 1 - role) / consumer_warpgroups;
+  static_assert(two_passes || shares <= 2);
+
+  float (&first)[query_gradient_floats];
+  float second[query_gradient_floats];
+
+  /// Starts the first, when dS^T of the step is there. The first step of an item has none before it, and what comes of
+  /// this is not used.
+  __device__ __forceinline__ void ask_for_first(Exchange& exchange, const Operands& at, u32 step, bool exists) {
+    if (shares == 0) return;
+    if (exists) await_score_gradients(exchange, step);
+    ask_for_query_gradient(at, step, 0, first);
+  }
+  __device__ __forceinline__ void ask_for_second(const Operands& at, u32 step) {
+    if (shares > 1) ask_for_query_gradient(at, step, 1, second);
+  }
+  /// Adds what was asked for last to its sums. What the next step reads from shared memory has to be read before: it
+  /// would wait in one queue with the additions.
+  __device__ __forceinline__ void add(Exchange& exchange, u32 step, bool exists, float* sums) {
+    if (shares > 1) {
+      wait_for_products<1>();
+      pin(first);
+      if (exists) add_query_gradient(sums, first);
+      wait_for_products<0>();
+      pin(second);
+      if (exists) give_back_score_gradients(exchange, step);
+      if (exists) add_query_gradient(sums + consumer_warpgroups * query_gradient_share_floats, second);
+    } else {
+      wait_for_products<0>();
+      pin(first);
+      if (exists) give_back_score_gradients(exchange, step);
+      if (shares > 0 && exists) add_query_gradient(sums, first);
+    }
+  }
+};
+
+/// Waits until query and dO of a step are there. By a whole warp.
+__device__ __forceinline__ Step await_step_and_out_gradient(Exchange& exchange, u32 step, bool first_lane) {
+  exchange.out_gradient_full[step % num_stages].wait_awake(step / num_stages % 2);
+  return await_step(exchange, step, first_lane);
+}
+
 /// The first warpgroup.
+template <int role>
 __device__ __forceinline__ void make_value_gradients(const AttentionParameters& p, const ProgramArguments& mask,
                                                      const ProgramArguments& score, Exchange& exchange, u32 shared,
                                                      const Weights& weights) {
   const bool first_lane = threadIdx.x % 32 == 0;
-  const Operands at(shared, 0);
+  const Operands at(shared, role);
   const float exponent = p.scale * log2_e;
   u32 step_number = 0;
   u32 item_number = 0;
@@ -133,30 +187,22 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
     for (int i = 0; i < padded_v / 2; ++i) value_gradient[i] = 0.f;
     exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
-      u32 fragments[query_step / 4] = {};  // weights of the step before
-      Step step = {};
+      float* sums = nullptr;  // of the step before
+      Step step = await_step_and_out_gradient(exchange, step_number, first_lane);
       int i = 0;
 #pragma unroll 1
       do {
         const u32 stage = step_number % num_stages;
-        const u32 before = (step_number - 1) % num_stages;
         u32 words[2];
         float scores[query_step / 2];
-        exchange.query_full[stage].wait_awake(step_number / num_stages % 2);
-        step = read_step(exchange, stage, first_lane, step);
+        u32 fragments[query_step / 4];
+        QueryGradient<role> query_gradient{scores};
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
-        if (i > 0) exchange.out_gradient_full[before].wait_awake((step_number - 1) / num_stages % 2);
         products_fence();
         multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
         close_product_group();
-        // The first step has none before it, and what comes of this is not used.
-        pin(value_gradient);
-        products_fence();
-        accumulate_value_gradient(value_gradient, fragments,
-                                  operand_descriptor(at.out_gradient(step_number - 1), query_panel_bytes), i > 1);
-        close_product_group();
-        wait_for_products<1>();
+        wait_for_products<0>();
         pin(scores);
         if (has_plan && masked) note_doubt(exchange.doubtful[meetings % 2], scores);
         const float* const lse = exchange.lse[stage] + Consumer::column();
@@ -168,25 +214,38 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
           if (masked) hide(scores, words);
           weights.put(exchange, step_number, scores);
         }
-        wait_for_products<0>();
+        pack_fragments(fragments, scores);
+        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
+        if (has_plan && !two_passes) poison_if_cleaned<true>(exchange, stage, masked, words, fragments);
+        exchange.query_empty[stage].arrive();
+        pin(value_gradient);
+        products_fence();
+        accumulate_value_gradient(value_gradient, fragments,
+                                  operand_descriptor(at.out_gradient(step_number), query_panel_bytes), i > 0);
+        close_product_group();
+        // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS.
+        if constexpr (!two_passes) query_gradient.ask_for_first(exchange, at, step_number - 1, i > 0);
+        wait_for_products<two_passes ? 0 : 1>();
         pin(value_gradient);
         pin(fragments);
-        exchange.query_empty[stage].arrive();
-        if (i > 0) exchange.out_gradient_empty[before].arrive();
-        pack_fragments(fragments, scores);
-        if (has_plan && masked) clean_what_either_doubts(exchange, stage, meetings);
+        exchange.out_gradient_empty[stage].arrive();
+        if constexpr (!two_passes) query_gradient.ask_for_second(at, step_number - 1);
+        const Step this_step = step;
+        if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
+        if constexpr (!two_passes) {
+          query_gradient.add(exchange, step_number - 1, i > 0, sums);
+          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
+          sums = first_query_gradient_sums(p, c.b, this_step, role);
+        }
         ++step_number;
       } while (++i < steps);
-      const u32 last = (step_number - 1) % num_stages;
-      exchange.out_gradient_full[last].wait_awake((step_number - 1) / num_stages % 2);
-      pin(value_gradient);
-      products_fence();
-      accumulate_value_gradient(value_gradient, fragments,
-                                operand_descriptor(at.out_gradient(step_number - 1), query_panel_bytes), steps > 1);
-      close_product_group();
-      wait_for_products<0>();
-      pin(value_gradient);
-      exchange.out_gradient_empty[last].arrive();
+      if constexpr (!two_passes) {
+        float first[query_gradient_floats];
+        QueryGradient<role> query_gradient{first};
+        query_gradient.ask_for_first(exchange, at, step_number - 1, true);
+        query_gradient.ask_for_second(at, step_number - 1);
+        query_gradient.add(exchange, step_number - 1, true, sums);
+      }
     }
     exchange.keys_empty.arrive();
     store_gradient<padded_v>(c, item, p.value_gradient, value_gradient, 1.f, head_dim_v);
@@ -201,11 +260,12 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
 }
 
 /// The second warpgroup.
+template <int role>
 __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p, const ProgramArguments& mask,
                                                    const ProgramArguments& score, Exchange& exchange, u32 shared,
                                                    const Weights& weights) {
   const bool first_lane = threadIdx.x % 32 == 0;
-  const Operands at(shared, 0);
+  const Operands at(shared, role);
   u32 step_number = 0;
   u32 item_number = 0;
   u32 meetings = 0;
@@ -221,19 +281,19 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     for (int i = 0; i < padded_qk / 2; ++i) key_gradient[i] = 0.f;
     exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
-      u32 fragments[query_step / 4] = {};  // dS of the step before
-      Step step = {};
+      // Of the step before.
+      u32 fragments[query_step / 4] = {};
+      float* sums = nullptr;
+      Step step = await_step_and_out_gradient(exchange, step_number, first_lane);
       int i = 0;
 #pragma unroll 1
       do {
         const u32 stage = step_number % num_stages;
         u32 words[2];
         float gradients[query_step / 2];
-        exchange.query_full[stage].wait_awake(step_number / num_stages % 2);
-        step = read_step(exchange, stage, first_lane, step);
+        QueryGradient<role> query_gradient{gradients};
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
-        exchange.out_gradient_full[stage].wait_awake(step_number / num_stages % 2);
         products_fence();
         multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(at.out_gradient(step_number), 0));
         close_product_group();
@@ -245,14 +305,36 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         if (masked) hide(gradients, words);
         wait_for_products<0>();
         pin(key_gradient);
-        pin(fragments);
-        exchange.out_gradient_empty[stage].arrive();
+        if constexpr (two_passes) pin(fragments);
         if (i > 0) exchange.query_empty[(step_number - 1) % num_stages].arrive();
         pack_fragments(fragments, gradients);
-        if (has_plan && masked) clean_what_either_doubts(exchange, stage, meetings);
+        if constexpr (!two_passes) {
+          query_gradient.ask_for_first(exchange, at, step_number - 1, i > 0);
+          query_gradient.ask_for_second(at, step_number - 1);
+        }
+        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
+        if constexpr (!two_passes) {
+          if (has_plan) poison_if_cleaned<false>(exchange, stage, masked, words, fragments);
+          hand_over(exchange, at, step_number, fragments);
+        }
+        exchange.out_gradient_empty[stage].arrive();
+        const Step this_step = step;
+        if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
+        if constexpr (!two_passes) {
+          query_gradient.add(exchange, step_number - 1, i > 0, sums);
+          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
+          sums = first_query_gradient_sums(p, c.b, this_step, role);
+        }
         ++step_number;
       } while (++i < steps);
       ask_for_key_gradient(at, step_number - 1, steps > 1, fragments, key_gradient);
+      if constexpr (!two_passes) {
+        float first[query_gradient_floats];
+        QueryGradient<role> query_gradient{first};
+        query_gradient.ask_for_first(exchange, at, step_number - 1, true);
+        query_gradient.ask_for_second(at, step_number - 1);
+        query_gradient.add(exchange, step_number - 1, true, sums);
+      }
       wait_for_products<0>();
       pin(key_gradient);
       exchange.query_empty[(step_number - 1) % num_stages].arrive();

@@ -20,6 +20,9 @@ __device__ __forceinline__ u64 operand_descriptor(unsigned int shared, int panel
          static_cast<u64>(swizzle_atom_bytes >> 4) << 32 | 1ull << 62;
 }
 
+/// What to add to a descriptor for an operand `bytes` further on.
+__device__ __forceinline__ constexpr u64 descriptor_offset(int bytes) { return static_cast<u64>(bytes >> 4); }
+
 /// Registers of operands and accumulators that other instructions wrote become visible to the products that follow.
 __device__ __forceinline__ void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// This thread's stores to shared memory become visible to products and copies, which read by another way; a barrier

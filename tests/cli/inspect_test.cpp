@@ -48,8 +48,6 @@ TEST(Explain, TextNamesEveryPart) {
                            "forward on sm_90a", "backward on sm_90a", "family    hopper: sm_90a, and every row"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
-  const Outcome wide = flashspan_command({"explain", "--mask", "causal", "--q-len", "512", "--head-dim", "256"});
-  EXPECT_THAT(wide.out, HasSubstr("family    hopper: sm_90a; dQ in a pass of its own, as head dims past 128"));
 }
 
 TEST(Explain, TheCpuIsAnArchitectureToo) {

@@ -133,12 +133,20 @@ void add_hopper_backward(Matrix& matrix) {
   for (const HeadDims head_dims : all_head_dims) matrix.add(request, head_dims, causal_mask);
   for (const ProgramText* score : scores) {
     for (const NamedMask& mask : masks) {
-      matrix.add(request, HeadDims{64, 64}, mask, score);
-      matrix.add_all_lowerings(request, one_head_dim, mask, score);
+      for (const HeadDims head_dims : {HeadDims{64, 64}, HeadDims{192, 192}, HeadDims{192, 128}}) {
+        matrix.add(request, head_dims, mask, score);
+      }
+      for (const HeadDims head_dims : {one_head_dim, HeadDims{256, 256}}) {
+        matrix.add_all_lowerings(request, head_dims, mask, score);
+      }
     }
   }
   request.dtype = DType::f16;
-  for (const NamedMask& mask : masks) matrix.add(request, one_head_dim, mask);
+  for (const NamedMask& mask : masks) {
+    for (const HeadDims head_dims : {one_head_dim, HeadDims{192, 192}, HeadDims{256, 256}}) {
+      matrix.add(request, head_dims, mask);
+    }
+  }
 }
 
 /// What the templates depend on once, on the oldest architecture; on the others, one kernel of each tile.

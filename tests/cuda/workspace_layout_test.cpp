@@ -84,6 +84,17 @@ TEST(Workspace, OfAHopperBackwardPadsRowsToTilesAndHoldsTheSumsOfTheQueryGradien
   EXPECT_EQ(layout_of(call).query_bits.bytes, 0);
 }
 
+TEST(Workspace, OfAHopperBackwardThatSplitsRolesHoldsSumsOfWholePanels) {
+  SmallCall call(Direction::backward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {.block_m = 64, .block_n = 64, .num_warps = 8, .num_stages = 3};
+  call.spec.head_dim_qk = 136;
+  call.spec.head_dim_v = 32;
+  call.set_shape({2, 6, 3, 100, 200, 136, 32});
+  EXPECT_EQ(layout_of(call).delta.bytes, 2 * 6 * 128 * 4);
+  EXPECT_EQ(layout_of(call).query_gradient_sums.bytes, 2 * 6 * 128 * 192 * 4) << "136 columns stand in three panels";
+}
+
 TEST(Workspace, OfABackwardInTwoPassesHoldsBitsBothWaysAndNoSums) {
   SmallCall call(Direction::backward);
   call.spec.family = kernel::KernelFamily::hopper;

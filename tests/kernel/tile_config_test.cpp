@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <utility>
+
 namespace flashspan::kernel {
 namespace {
 
@@ -50,13 +53,14 @@ TEST(KernelFamily, OfABackwardIsMmaForStridesOfZeroOnly) {
             KernelFamily::hopper);
 }
 
-TEST(TwoPasses, AreForHopperBackwardsWhoseSumsNeedAnOrderOrWhoseHeadDimsAreWide) {
+TEST(TwoPasses, AreForHopperBackwardsWhoseSumsNeedAnOrder) {
   KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, 128, 128);
   spec.family = KernelFamily::hopper;
   EXPECT_TRUE(takes_two_passes(spec, {.deterministic = true}));
   EXPECT_FALSE(takes_two_passes(spec, {}));
   spec.head_dim_v = 136;
-  EXPECT_TRUE(takes_two_passes(spec, {}));
+  EXPECT_TRUE(takes_two_passes(spec, {.deterministic = true}));
+  EXPECT_FALSE(takes_two_passes(spec, {}));
   spec.direction = Direction::forward;
   EXPECT_FALSE(takes_two_passes(spec, {.deterministic = true}));
   spec.direction = Direction::backward;
@@ -68,11 +72,10 @@ TEST(TwoPasses, GoThroughTilesInStepsThatLeaveRegisters) {
   for (const int head_dim : {16, 64, 128, 192, 256}) {
     KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, head_dim, head_dim);
     spec.family = KernelFamily::hopper;
-    if (head_dim <= 128) {
-      spec.tile = *default_tile(spec, true);
-      EXPECT_EQ(step_sizes(spec).queries, spec.tile.block_m) << "one pass: a whole tile";
-      EXPECT_EQ(step_sizes(spec).keys, spec.tile.block_n);
-    }
+    spec.tile = *default_tile(spec, true);
+    EXPECT_EQ(step_sizes(spec).queries, spec.tile.block_m) << "one pass: a whole tile";
+    EXPECT_EQ(step_sizes(spec).keys, spec.tile.block_n);
+    EXPECT_LE(shared_memory_bytes(spec), shared_memory_limit(spec.target.arch));
     spec.two_passes = true;
     spec.tile = *default_tile(spec, true);
     EXPECT_EQ(step_sizes(spec).queries, 64);
@@ -109,7 +112,18 @@ TEST(TileConfig, OfAHopperBackwardLeavesRegistersForScoresBesideTheGradientsOfAK
   EXPECT_EQ(tile(128, 128, true, ""), wide);
 }
 
-TEST(Fallbacks, AreARoomierTileAndThenTheOtherFamily) {
+TEST(TileConfig, OfAHopperBackwardThatSplitsRolesHasAsManyStagesAsFit) {
+  const auto tile = [](int qk, int v) { return default_tile(spec_of(Direction::backward, {90, 'a'}, qk, v), true); };
+  const TileConfig three_stages{.block_m = 64, .block_n = 64, .num_warps = 8, .num_stages = 3};
+  const TileConfig two_stages{.block_m = 64, .block_n = 64, .num_warps = 8, .num_stages = 2};
+  EXPECT_EQ(tile(136, 128).value(), three_stages);
+  EXPECT_EQ(tile(192, 128).value(), three_stages);
+  EXPECT_EQ(tile(192, 192).value(), three_stages);
+  EXPECT_EQ(tile(200, 200).value(), two_stages);
+  EXPECT_EQ(tile(256, 256).value(), two_stages);
+}
+
+TEST(Fallbacks, AreARoomierTileThenTwoPassesOfABackwardThenTheOtherFamily) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     KernelSpec spec = spec_of(direction, {90, 'a'}, 64, 64);
     spec.family = KernelFamily::hopper;
@@ -119,10 +133,30 @@ TEST(Fallbacks, AreARoomierTileAndThenTheOtherFamily) {
     EXPECT_EQ(roomier->family, KernelFamily::hopper);
     EXPECT_EQ(roomier->tile, default_tile(spec, /*light_mask=*/false).value());
     EXPECT_NE(roomier->tile, spec.tile);
-    const auto last = fallback_of(*roomier);
+    auto last = fallback_of(*roomier);
     ASSERT_TRUE(last.has_value());
+    if (direction == Direction::backward) {
+      EXPECT_EQ(last->family, KernelFamily::hopper);
+      EXPECT_TRUE(last->two_passes);
+      EXPECT_EQ(last->tile, default_tile(*last, /*light_mask=*/false).value());
+      last = fallback_of(*last);
+      ASSERT_TRUE(last.has_value());
+      EXPECT_FALSE(last->two_passes);
+    }
     EXPECT_EQ(last->family, KernelFamily::mma);
     EXPECT_FALSE(fallback_of(*last).has_value());
+  }
+}
+
+TEST(QueryGradientShares, ArePanelsOfColumnsWhereRolesAreSplit) {
+  for (const auto& [qk, v, panels] : {std::tuple{16, 256, 1}, std::tuple{64, 136, 1}, std::tuple{72, 136, 2},
+                                      std::tuple{136, 128, 3}, std::tuple{192, 192, 3}, std::tuple{200, 16, 4}}) {
+    KernelSpec spec = spec_of(Direction::backward, {90, 'a'}, qk, v);
+    spec.tile = default_tile(spec, true).value();
+    const QueryGradientShare share = query_gradient_share(spec);
+    EXPECT_EQ(share.columns, 64) << qk;
+    EXPECT_EQ(share.keys, 64) << qk;
+    EXPECT_EQ(share.sums, panels) << qk;
   }
 }
 

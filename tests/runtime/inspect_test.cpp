@@ -78,9 +78,9 @@ TEST(Explain, TheKernelFamilyIsThatOfTheDirectionAndHasAReason) {
   ASSERT_TRUE(wide.has_value()) << wide.error().message();
   EXPECT_EQ(wide->directions[0].kernel_family, "hopper");
   EXPECT_EQ(wide->directions[1].kernel_family, "hopper");
-  EXPECT_THAT(wide->directions[1].kernel_family_reason, HasSubstr("dQ in a pass of its own"));
+  EXPECT_THAT(wide->directions[1].kernel_family_reason, HasSubstr("mma if"));
   EXPECT_EQ(wide->directions[1].lowering, "column_bounds");
-  EXPECT_THAT(wide->directions[1].spec, HasSubstr("two_passes = true"));
+  EXPECT_THAT(wide->directions[1].spec, HasSubstr("two_passes = false"));
   const auto cpu = explain(Mask::causal(), nullptr, shape, DType::f32, std::nullopt);
   ASSERT_TRUE(cpu.has_value()) << cpu.error().message();
   EXPECT_EQ(cpu->directions[0].kernel_family, "");
