@@ -1,9 +1,9 @@
 // backward_hopper.cuh -- backward attention for sm_90a, stationary over keys: a persistent block takes a tile of 128
-// keys and all queries that see it. Scores and their gradients are computed transposed (S^T = K Q^T, dP^T = V dO^T), so
-// that P^T is the operand of dV as it comes; dS^T goes through shared memory to dK and dQ, whose contributions are
-// summed in fp32 in global memory. Where dQ has a pass of its own (two_passes), this one makes dK and dV alone. The
-// roles of the warpgroups follow FlashAttention-3 (arXiv 2407.08608); dQ and dK of one step are computed beside the
-// scores of the next. docs/hopper-backward.md has the whole account.
+// keys (64 in backward_roles.cuh) and all queries that see it. Scores and their gradients are computed transposed
+// (S^T = K Q^T, dP^T = V dO^T), so that P^T is the operand of dV as it comes; dS^T goes through shared memory to dK and
+// dQ, whose contributions are summed in fp32 in global memory. Where dQ has a pass of its own (two_passes), this one
+// makes dK and dV alone. The roles of the warpgroups follow FlashAttention-3 (arXiv 2407.08608); dQ and dK of one step
+// are computed beside the scores of the next. docs/hopper-backward.md has the whole account.
 //
 // Three kernels: attention_backward_delta prepares what each query row needs, attention_backward_tiles does the work,
 // attention_backward_query_gradient rounds the sums of dQ (backward_query_sums.cuh) or makes it

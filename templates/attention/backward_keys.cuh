@@ -724,7 +724,7 @@ __device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
 template <bool of_weights>
 __device__ __forceinline__ void poison_if_cleaned(const Exchange& exchange, u32 stage, bool masked, u32 (&words)[2],
                                                   u32 (&fragments)[query_step / 4]) {
-  if (!exchange.cleaned) return;
+  if (!has_plan || !exchange.cleaned) return;
   if (!masked) words[0] = words[1] = 0xffffffffu;
   poison<of_weights>(exchange, static_cast<int>(stage), words, fragments);
 }

@@ -17,11 +17,10 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::consumer_warpgrou
   const int b = static_cast<int>(blockIdx.x) / query_tiles / p.query_heads;
   const int warpgroup = static_cast<int>(threadIdx.x) / warpgroup_threads;
   const int thread = static_cast<int>(threadIdx.x) % warpgroup_threads;
-  const int first_sum = thread * 4;
 #pragma unroll 1
   for (int share = warpgroup; share < query_gradient_shares; share += consumer_warpgroups) {
-    const float* const sums =
-        query_gradient_sums(p, b, h, query_tile) + share * query_gradient_share_floats + first_sum;
+    const int first_sum = share * query_gradient_share_floats + thread * 4;
+    const float* const sums = query_gradient_sums(p, b, h, query_tile) + first_sum;
     float gradient[query_gradient_floats];
 #pragma unroll
     for (int i = 0; i < query_gradient_share_floats; i += 4 * warpgroup_threads) {

@@ -1,13 +1,14 @@
 // backward_roles.cuh -- the pass over keys for head dims past 128, where one warpgroup has registers for dK or dV of 64
 // keys, not for both. The first makes weights of scores, and dV; it hands the weights to the second, which makes dS and
-// dK. In both, the gradient of one step is computed beside the first product of the next.
+// dK. Where dQ has no pass of its own, the second hands dS to the first, a step late, and each makes every second panel
+// of dQ's columns. While one computes exponentials or dS, the other's products run.
 #pragma once
 
 #include "attention/backward_keys.cuh"
 
 namespace flashspan_device {
 
-/// The weights that are handed over, in shared memory: two buffers, used in turn.
+/// The weights that are handed over, in shared memory: buffers used in turn.
 struct Weights {
   float* first;
 
@@ -128,32 +129,26 @@ struct QueryGradient {
   float (&first)[query_gradient_floats];
   float second[query_gradient_floats];
 
-  /// Starts the first, when dS^T of the step is there. The first step of an item has none before it, and what comes of
-  /// this is not used.
-  __device__ __forceinline__ void ask_for_first(Exchange& exchange, const Operands& at, u32 step, bool exists) {
-    if (shares == 0) return;
-    if (exists) await_score_gradients(exchange, step);
-    ask_for_query_gradient(at, step, 0, first);
+  __device__ __forceinline__ void ask_for_first(const Operands& at, u32 step) {
+    if (shares > 0) ask_for_query_gradient(at, step, 0, first);
   }
   __device__ __forceinline__ void ask_for_second(const Operands& at, u32 step) {
     if (shares > 1) ask_for_query_gradient(at, step, 1, second);
   }
-  /// Adds what was asked for last to its sums. What the next step reads from shared memory has to be read before: it
-  /// would wait in one queue with the additions.
-  __device__ __forceinline__ void add(Exchange& exchange, u32 step, bool exists, float* sums) {
-    if (shares > 1) {
-      wait_for_products<1>();
+  /// Adds them to their sums, if there was such a step; `later`: groups of products asked for after them. What the next
+  /// step reads from shared memory has to be read before: it would wait in one queue with the additions.
+  template <int later>
+  __device__ __forceinline__ void add(float* sums, bool exists) {
+    if (shares > 0) {
+      wait_for_products<later + (shares > 1 ? 1 : 0)>();
       pin(first);
       if (exists) add_query_gradient(sums, first);
-      wait_for_products<0>();
+    }
+    if (shares > 1) {
+      constexpr int first_of_second = consumer_warpgroups * query_gradient_share_floats;
+      wait_for_products<later>();
       pin(second);
-      if (exists) give_back_score_gradients(exchange, step);
-      if (exists) add_query_gradient(sums + consumer_warpgroups * query_gradient_share_floats, second);
-    } else {
-      wait_for_products<0>();
-      pin(first);
-      if (exists) give_back_score_gradients(exchange, step);
-      if (shares > 0 && exists) add_query_gradient(sums, first);
+      if (exists) add_query_gradient(sums + first_of_second, second);
     }
   }
 };
@@ -164,7 +159,7 @@ __device__ __forceinline__ Step await_step_and_out_gradient(Exchange& exchange, 
   return await_step(exchange, step, first_lane);
 }
 
-/// The first warpgroup.
+/// The first warpgroup. As the second's, a template, so that it is compiled where roles are split alone.
 template <int role>
 __device__ __forceinline__ void make_value_gradients(const AttentionParameters& p, const ProgramArguments& mask,
                                                      const ProgramArguments& score, Exchange& exchange, u32 shared,
@@ -216,15 +211,19 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         }
         pack_fragments(fragments, scores);
         const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
-        if (has_plan && !two_passes) poison_if_cleaned<true>(exchange, stage, masked, words, fragments);
+        if constexpr (!two_passes) poison_if_cleaned<true>(exchange, stage, masked, words, fragments);
         exchange.query_empty[stage].arrive();
         pin(value_gradient);
         products_fence();
         accumulate_value_gradient(value_gradient, fragments,
                                   operand_descriptor(at.out_gradient(step_number), query_panel_bytes), i > 0);
         close_product_group();
-        // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS.
-        if constexpr (!two_passes) query_gradient.ask_for_first(exchange, at, step_number - 1, i > 0);
+        if constexpr (!two_passes) {
+          // dQ of the step before, for which the other warpgroup has had the time of a step to write dS. The first step
+          // has none before it, and what comes of this is not used.
+          if (i > 0) await_score_gradients(exchange, step_number - 1);
+          query_gradient.ask_for_first(at, step_number - 1);
+        }
         wait_for_products<two_passes ? 0 : 1>();
         pin(value_gradient);
         pin(fragments);
@@ -233,7 +232,8 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         const Step this_step = step;
         if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
         if constexpr (!two_passes) {
-          query_gradient.add(exchange, step_number - 1, i > 0, sums);
+          query_gradient.template add</*later=*/0>(sums, i > 0);
+          if (i > 0) give_back_score_gradients(exchange, step_number - 1);
           if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
           sums = first_query_gradient_sums(p, c.b, this_step, role);
         }
@@ -242,9 +242,11 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
       if constexpr (!two_passes) {
         float first[query_gradient_floats];
         QueryGradient<role> query_gradient{first};
-        query_gradient.ask_for_first(exchange, at, step_number - 1, true);
+        await_score_gradients(exchange, step_number - 1);
+        query_gradient.ask_for_first(at, step_number - 1);
         query_gradient.ask_for_second(at, step_number - 1);
-        query_gradient.add(exchange, step_number - 1, true, sums);
+        query_gradient.template add</*later=*/0>(sums, true);
+        give_back_score_gradients(exchange, step_number - 1);
       }
     }
     exchange.keys_empty.arrive();
@@ -281,9 +283,6 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     for (int i = 0; i < padded_qk / 2; ++i) key_gradient[i] = 0.f;
     exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
-      // Of the step before.
-      u32 fragments[query_step / 4] = {};
-      float* sums = nullptr;
       Step step = await_step_and_out_gradient(exchange, step_number, first_lane);
       int i = 0;
 #pragma unroll 1
@@ -291,53 +290,42 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         const u32 stage = step_number % num_stages;
         u32 words[2];
         float gradients[query_step / 2];
+        u32 fragments[query_step / 4];
         QueryGradient<role> query_gradient{gradients};
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         products_fence();
         multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(at.out_gradient(step_number), 0));
         close_product_group();
-        ask_for_key_gradient(at, step_number - 1, i > 1, fragments, key_gradient);
-        wait_for_products<1>();
+        wait_for_products<0>();
         pin(gradients);
         if (has_plan && masked) note_doubt(exchange.doubtful[meetings % 2], gradients);
         weights.differentiate(exchange, step_number, gradients, exchange.delta[stage] + Consumer::column());
         if (masked) hide(gradients, words);
+        pack_fragments(fragments, gradients);
+        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
+        if constexpr (!two_passes) {
+          poison_if_cleaned<false>(exchange, stage, masked, words, fragments);
+          hand_over(exchange, at, step_number, fragments);
+          // When the first warpgroup has made its dQ of the step before of keys as they are.
+          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
+        }
+        exchange.out_gradient_empty[stage].arrive();
+        if constexpr (!two_passes) {
+          query_gradient.ask_for_first(at, step_number);
+          query_gradient.ask_for_second(at, step_number);
+        }
+        ask_for_key_gradient(at, step_number, i > 0, fragments, key_gradient);
+        float* const sums = first_query_gradient_sums(p, c.b, step, role);
+        if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
+        if constexpr (!two_passes) query_gradient.template add</*later=*/1>(sums, true);
         wait_for_products<0>();
         pin(key_gradient);
         if constexpr (two_passes) pin(fragments);
-        if (i > 0) exchange.query_empty[(step_number - 1) % num_stages].arrive();
-        pack_fragments(fragments, gradients);
-        if constexpr (!two_passes) {
-          query_gradient.ask_for_first(exchange, at, step_number - 1, i > 0);
-          query_gradient.ask_for_second(at, step_number - 1);
-        }
-        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
-        if constexpr (!two_passes) {
-          if (has_plan) poison_if_cleaned<false>(exchange, stage, masked, words, fragments);
-          hand_over(exchange, at, step_number, fragments);
-        }
-        exchange.out_gradient_empty[stage].arrive();
-        const Step this_step = step;
-        if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
-        if constexpr (!two_passes) {
-          query_gradient.add(exchange, step_number - 1, i > 0, sums);
-          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
-          sums = first_query_gradient_sums(p, c.b, this_step, role);
-        }
+        exchange.query_empty[stage].arrive();
+        if constexpr (!two_passes) give_back_score_gradients(exchange, step_number);
         ++step_number;
       } while (++i < steps);
-      ask_for_key_gradient(at, step_number - 1, steps > 1, fragments, key_gradient);
-      if constexpr (!two_passes) {
-        float first[query_gradient_floats];
-        QueryGradient<role> query_gradient{first};
-        query_gradient.ask_for_first(exchange, at, step_number - 1, true);
-        query_gradient.ask_for_second(at, step_number - 1);
-        query_gradient.add(exchange, step_number - 1, true, sums);
-      }
-      wait_for_products<0>();
-      pin(key_gradient);
-      exchange.query_empty[(step_number - 1) % num_stages].arrive();
     }
     exchange.keys_empty.arrive();
     store_gradient<padded_qk>(c, item, p.key_gradient, key_gradient, p.scale, head_dim_qk);
