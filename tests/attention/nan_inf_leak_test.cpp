@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "attention/attention_fixture.hpp"
 #include "attention/mask_data.hpp"
@@ -57,8 +59,11 @@ TEST_P(NanInfLeak, ACacheBeyondItsUsedLengthDoesNotShow) {
 TEST_P(NanInfLeak, KeysOutsideTheWindowsOfATileOfRowsDoNotShow) {
   // Rows 128 .. 191 see keys 118 .. 191 only; earlier and later rows see nothing.
   const Mask mask = expect_value(Mask::parse("(q >= k) & (q - k <= 10) & (q >= 128) & (q < 192)"));
-  expect_no_leak({.shape = shape_of(1, 2, 2, 300, 300, 64), .mask = mask},
-                 [](Index, Index s) { return s < 118 || s >= 192; });
+  for (const Index head_dim : {64, 192, 256}) {
+    SCOPED_TRACE(head_dim);
+    expect_no_leak({.shape = shape_of(1, 2, 2, 300, 300, head_dim), .mask = mask},
+                   [](Index, Index s) { return s < 118 || s >= 192; });
+  }
 }
 
 // F040
@@ -111,31 +116,36 @@ TEST_P(NanInfLeak, AVisibleNanKeyMakesExactlyTheRowsThatSeeItNan) {
 
 // F041: rows 90 to 110 see the key; they see keys 70 to 110.
 TEST_P(NanInfLeak, AVisibleNanKeyReachesTheGradientsOfTheRowsThatSeeItAndOfTheirKeysOnly) {
-  Scenario scenario{.shape = shape_of(1, 1, 1, 200, 200, 64), .mask = expect_value(Mask::window(20, 0))};
-  Inputs inputs = random_inputs(scenario.shape);
-  const oracle::Answer clean = run(scenario, inputs);
-  std::fill_n(inputs.key.row(0, 0, 90), 64, std::nan(""));
-  const oracle::Answer answer = run(scenario, inputs);
-  for (Index s = 0; s < 200; ++s) {
-    if (s >= 90 && s <= 110) {
-      EXPECT_TRUE(std::isnan(answer.query_gradient.at(0, 0, s, 5))) << s;
-    } else {
-      EXPECT_EQ(answer.query_gradient.at(0, 0, s, 5), clean.query_gradient.at(0, 0, s, 5)) << s;
+  for (const Index head_dim : {64, 192, 256}) {
+    SCOPED_TRACE(head_dim);
+    Scenario scenario{.shape = shape_of(1, 1, 1, 200, 200, head_dim), .mask = expect_value(Mask::window(20, 0))};
+    Inputs inputs = random_inputs(scenario.shape);
+    const oracle::Answer clean = run(scenario, inputs);
+    std::fill_n(inputs.key.row(0, 0, 90), head_dim, std::nan(""));
+    const oracle::Answer answer = run(scenario, inputs);
+    for (Index s = 0; s < 200; ++s) {
+      for (const Index d : {Index{5}, head_dim - 3}) {  // of different panels of columns
+        if (s >= 90 && s <= 110) {
+          EXPECT_TRUE(std::isnan(answer.query_gradient.at(0, 0, s, d))) << s;
+        } else {
+          EXPECT_EQ(answer.query_gradient.at(0, 0, s, d), clean.query_gradient.at(0, 0, s, d)) << s;
+        }
+        if (s >= 70 && s <= 110) continue;
+        EXPECT_EQ(answer.key_gradient.at(0, 0, s, d), clean.key_gradient.at(0, 0, s, d)) << s;
+        EXPECT_EQ(answer.value_gradient.at(0, 0, s, d), clean.value_gradient.at(0, 0, s, d)) << s;
+      }
     }
-    if (s >= 70 && s <= 110) continue;
-    EXPECT_EQ(answer.key_gradient.at(0, 0, s, 5), clean.key_gradient.at(0, 0, s, 5)) << s;
-    EXPECT_EQ(answer.value_gradient.at(0, 0, s, 5), clean.value_gradient.at(0, 0, s, 5)) << s;
   }
 }
 
 // The keys from 128 on are a tile with a tail, which queries from 128 on see whole, and earlier ones in part.
 TEST_P(NanInfLeak, AVisibleInfiniteOutGradientReachesItsColumnOfTheValuesOfAllKeysThatItsRowSees) {
-  Scenario scenario{.shape = shape_of(1, 1, 1, 256, 200, 64),
-                    .mask = expect_value(Mask::parse("(q >= 100) | (k < 140)"))};
-  Inputs inputs = random_inputs(scenario.shape);
-  const oracle::Answer clean = run(scenario, inputs);
-  for (const Index row : {150, 60}) {
-    SCOPED_TRACE(row);
+  for (const auto& [head_dim, row] : {std::pair<Index, Index>{64, 150}, {64, 60}, {256, 150}, {256, 60}}) {
+    SCOPED_TRACE(std::to_string(head_dim) + ", row " + std::to_string(row));
+    Scenario scenario{.shape = shape_of(1, 1, 1, 256, 200, head_dim),
+                      .mask = expect_value(Mask::parse("(q >= 100) | (k < 140)"))};
+    const Inputs inputs = random_inputs(scenario.shape);
+    const oracle::Answer clean = run(scenario, inputs);
     Inputs spoilt = inputs;
     spoilt.out_gradient.at(0, 0, row, 3) = infinity;
     const oracle::Answer answer = run(scenario, spoilt);
