@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attention/backward_sink.cuh"
+#include "attention/item_order.cuh"
 #include "attention/warpgroup_work.cuh"
 #include "generated/backward_products.cuh"
 #include "ptx/reduce.cuh"
@@ -198,26 +199,21 @@ struct Producer {
   }
 };
 
-/// Finds out what item `number` is; order as in the forward, keys and queries exchanged.
+/// Finds out what item `number` is.
 __device__ __forceinline__ void look_up(BackwardItem& item, const AttentionParameters& p, int number) {
   const int key_tiles = key_tiles_of(p);
   const int group = p.query_heads / p.kv_heads;
-  const int heads = p.batch * p.kv_heads;
   const int section = p.section_heads / group > 0 ? p.section_heads / group : 1;
-  const int per_section = section * key_tiles;
-  const int first_head = number / per_section * section;
-  const int heads_here = heads - first_head < section ? heads - first_head : section;
-  const int within = number % per_section;
-  const int rank = within / heads_here;
-  const int head = first_head + within - rank * heads_here;
-  item.b = head / p.kv_heads;
-  item.kv_head = head - item.b * p.kv_heads;
-  item.key_tile = rank;
+  const ItemPlace place = place_of_item(number, p.batch * p.kv_heads, section, key_tiles,
+                                        outlying_ranks(p.by_key, key_tiles, query_tiles_of(p)));
+  item.b = place.head / p.kv_heads;
+  item.kv_head = place.head - item.b * p.kv_heads;
+  item.key_tile = place.rank;
   const int first_h = item.kv_head * group;
   if constexpr (has_plan) {
     const int plan_b = p.by_key.plan_batch == 1 ? 0 : item.b;
     const int plan_h = p.by_key.plan_heads == 1 ? 0 : first_h;
-    item.key_tile = p.by_key.order[(static_cast<long long>(plan_b) * p.by_key.plan_heads + plan_h) * key_tiles + rank];
+    item.key_tile = p.by_key.order[(static_cast<long long>(plan_b) * p.by_key.plan_heads + plan_h) * key_tiles + place.rank];
   }
   item.steps = 0;
   for (int h = first_h; h < first_h + group; ++h) {
@@ -277,26 +273,25 @@ struct Consumer {
     return step.mask != full_tile || tile_first_k + block_n > p.kv_len;
   }
 
-  /// Flags of one tile. Called before its scores are asked for, when their registers are free.
+  /// Flags of one tile. Called before its scores are asked for, when their registers are free: bits arrive beside the
+  /// products, as nothing is computed from them here.
   __device__ __forceinline__ void flags(u32 (&words)[2], const Step& step) const {
-    words[0] = words[1] = 0xffffffffu;
     if constexpr (has_plan) {
-      if (step.mask >= 0) {
-        const long long first = (static_cast<long long>(step.mask) * block_n + row()) * 4 + column() / 2;
-        words[0] = p.by_key.bits[first];
-        words[1] = p.by_key.bits[first + 32];
-        if constexpr (steps_per_tile > 1) {
-          const int first_flag = step.number % steps_per_tile * elements_per_row;
-          words[0] >>= first_flag;
-          words[1] >>= first_flag;
-        }
-      } else if (step.mask == evaluated_tile) {
-        evaluate(words, step);
-      }
+      if (step.mask == evaluated_tile) evaluate(words, step);
     }
     const int rest = p.kv_len - first_k();
-    if (rest <= 0) words[0] = 0;
-    if (rest <= 8) words[1] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (rest <= 8 * half) {
+        words[half] = 0;
+      } else if (has_plan && step.mask >= 0) {
+        const long long first = (static_cast<long long>(step.mask) * block_n + row()) * 4 + column() / 2;
+        words[half] = p.by_key.bits[first + 32 * half];
+        if constexpr (steps_per_tile > 1) words[half] >>= step.number % steps_per_tile * elements_per_row;
+      } else if (step.mask == full_tile) {
+        words[half] = 0xffffffffu;
+      }
+    }
   }
 
   __device__ __forceinline__ void evaluate(u32 (&words)[2], const Step& step) const {
@@ -330,19 +325,6 @@ struct Consumer {
 /// Elements n and n + 1 of a lane's row `half` in block `block` of eight columns.
 __device__ __forceinline__ constexpr int element_of(int block, int half) { return 4 * block + 2 * half; }
 
-/// LSE or delta of a step's query rows, as a lane needs them.
-struct RowNumbers {
-  TwoFloats of_block[query_step / 8];
-
-  /// `first` points at the lane's first column.
-  __device__ __forceinline__ void read(const float* first) {
-#pragma unroll
-    for (int block = 0; block < query_step / 8; ++block) {
-      of_block[block] = *reinterpret_cast<const TwoFloats*>(first + 8 * block);
-    }
-  }
-};
-
 /// Scores become weights. `lse` points at the lane's first column.
 __device__ __forceinline__ void weigh(float (&scores)[query_step / 2], const float* lse, float exponent) {
 #pragma unroll
@@ -369,10 +351,10 @@ __device__ __forceinline__ void hide(float (&values)[query_step / 2], const u32 
 
 /// dP becomes dS.
 __device__ __forceinline__ void differentiate(float (&gradients)[query_step / 2],
-                                              const float (&weights)[query_step / 2], const RowNumbers& delta) {
+                                              const float (&weights)[query_step / 2], const float* delta) {
 #pragma unroll
   for (int column = 0; column < query_step; column += 8) {
-    const TwoFloats of_row = delta.of_block[column / 8];
+    const TwoFloats of_row = *reinterpret_cast<const TwoFloats*>(delta + column);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = element_of(column / 8, half);
@@ -699,14 +681,10 @@ __device__ __forceinline__ void make_gradients(Exchange& exchange, const Consume
   } else {
     weigh(scores, lse, exponent);
     if (masked) hide(scores, words);
-    // Beside the products that make dP, where there are registers for it.
-    RowNumbers deltas;
-    if constexpr (query_step == 64) deltas.read(delta);
     wait_for_products<0>();
     pin(gradients);
     if (has_plan && masked) note_doubt(exchange.doubtful[0], gradients);
-    if constexpr (query_step != 64) deltas.read(delta);
-    differentiate(gradients, scores, deltas);
+    differentiate(gradients, scores, delta);
     if (masked) hide(gradients, words);
   }
 }

@@ -629,8 +629,13 @@ struct Supply {
   }
   __device__ __forceinline__ void wait_for_keys() const { exchange.key_full[key.index].wait(key.parity); }
   __device__ __forceinline__ void wait_for_values() const { exchange.value_full[value.index].wait(value.parity); }
+  /// With a plan by every lane: all have read the entry, and racecheck knows of no other order of that and the next.
   __device__ __forceinline__ void give_back_keys() {
-    release(exchange.key_empty[key.index]);
+    if constexpr (has_plan) {
+      exchange.key_empty[key.index].arrive();
+    } else {
+      release(exchange.key_empty[key.index]);
+    }
     key.advance();
   }
   __device__ __forceinline__ void give_back_values() {
@@ -797,7 +802,7 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
     }
     for (int stage = 0; stage < num_stages; ++stage) {
       exchange.key_full[stage].init(1);
-      exchange.key_empty[stage].init(num_warps);
+      exchange.key_empty[stage].init(has_plan ? num_warps * 32 : num_warps);
       exchange.value_full[stage].init(1);
       exchange.value_empty[stage].init(num_warps);
       exchange.value_raw[stage].init(1);

@@ -2,6 +2,7 @@
 // thread of a persistent block hands out to all others; and what their rows see.
 #pragma once
 
+#include "attention/item_order.cuh"
 #include "attention/warpgroup_work.cuh"
 
 namespace flashspan_device {
@@ -57,28 +58,21 @@ __device__ __forceinline__ TileList list_of_row(const AttentionParameters& p, in
   return tile_list(p.by_query, b, h, query_tile, (p.q_len + block_m - 1) / block_m, (p.kv_len + block_n - 1) / block_n);
 }
 
-/// Finds out what row of tiles `number` is. Heads of one section come next to each other, so that they find keys and
-/// values in the L2 cache; within a section the longest rows of tiles come first, so that no block starts a long one
-/// last.
+/// Finds out what row of tiles `number` is.
 __device__ __forceinline__ void look_up(WorkItem& item, const AttentionParameters& p, int number) {
   const int query_tiles = (p.q_len + block_m - 1) / block_m;
-  const int heads = p.batch * p.query_heads;
-  const int per_section = p.section_heads * query_tiles;
-  const int first_head = number / per_section * p.section_heads;
-  const int heads_here = heads - first_head < p.section_heads ? heads - first_head : p.section_heads;
-  const int within = number % per_section;
-  const int rank = within / heads_here;
-  const int head = first_head + within - rank * heads_here;
-  const int b = head / p.query_heads;
-  const int h = head - b * p.query_heads;
+  const int outlying = outlying_ranks(p.by_query, query_tiles, (p.kv_len + block_n - 1) / block_n);
+  const ItemPlace place = place_of_item(number, p.batch * p.query_heads, p.section_heads, query_tiles, outlying);
+  const int b = place.head / p.query_heads;
+  const int h = place.head - b * p.query_heads;
   int query_tile;
   if constexpr (has_plan) {
     const int plan_b = p.by_query.plan_batch == 1 ? 0 : b;
     const int plan_h = p.by_query.plan_heads == 1 ? 0 : h;
     query_tile =
-        p.by_query.order[(static_cast<long long>(plan_b) * p.by_query.plan_heads + plan_h) * query_tiles + rank];
+        p.by_query.order[(static_cast<long long>(plan_b) * p.by_query.plan_heads + plan_h) * query_tiles + place.rank];
   } else {
-    query_tile = query_tiles - 1 - rank;
+    query_tile = query_tiles - 1 - place.rank;
   }
   item.b = b;
   item.h = h;
