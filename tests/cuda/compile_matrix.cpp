@@ -1,6 +1,6 @@
 // compile_matrix.cpp -- compiles the kernel matrix through NVRTC in two threads, without a GPU, and prints one line a
-// kernel: spec, ms, registers, spills. Exit status 1 if any failed. With an argument: only specs whose line contains
-// it.
+// kernel: spec, ms, registers, spills. A planner that several kernels have is compiled with the first of them. Exit
+// status 1 if any failed. With an argument: only specs whose line contains it.
 //
 //   compile_matrix ["forward sm_90a hopper"]
 #include <algorithm>
@@ -10,10 +10,12 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "codegen/kernel/emit_cuda.hpp"
+#include "codegen/kernel/include_lines.hpp"
 #include "tests/cuda/kernel_specs.hpp"
 #include "tests/cuda/nvrtc_fixture.hpp"
 
@@ -189,12 +191,49 @@ void add_interpreted(Matrix& matrix) {
   }
 }
 
+/// Name of the constant that a line declares; empty for any other line.
+std::string_view declared_constant(std::string_view line) {
+  if (!line.starts_with("constexpr ")) return "";
+  line = line.substr(0, line.find(" = "));
+  return line.substr(line.rfind(' ') + 1);
+}
+
+/// What the program's machine code is made of: its text and that of all it includes, but for comments and constants
+/// that nothing in it names. Planners do not name head dims, so that those of kernels that differ by them have one
+/// text.
+std::string text_that_counts(const kernel::SourceText& source, const kernel::ProgramText& program) {
+  const std::string text = kernel::SourceText{.programs = {program}, .files = source.files}.flattened();
+  std::string counts;
+  kernel::for_each_line(text, [&](std::string_view line) {
+    const std::string_view constant = declared_constant(line);
+    const bool unnamed = !constant.empty() && text.find(constant) == text.rfind(constant);
+    if (!unnamed && !line.starts_with("//")) counts.append(line).append("\n");
+  });
+  return counts;
+}
+
+/// The programs that some kernel was compiled with.
+class KnownPrograms {
+ public:
+  void remove_from(kernel::SourceText& source, Arch arch) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(source.programs, [&](const kernel::ProgramText& program) {
+      return !known_.insert(to_string(arch) + "\n" + text_that_counts(source, program)).second;
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> known_;
+};
+
 /// The line to print; `passed` tells which kind it is.
-std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entry, bool& passed) {
+std::string compile_entry(const NvrtcCompiler& compiler, const MatrixEntry& entry, KnownPrograms& known, bool& passed) {
   passed = false;
   const auto failed = [&](const Error& error) { return "FAILED  " + entry.line + "\n" + error.message(); };
-  const auto source = kernel::emit_cuda(entry.spec);
+  auto source = kernel::emit_cuda(entry.spec);
   if (!source) return failed(source.error());
+  known.remove_from(*source, entry.spec.target.arch);
   const auto binary = compiler.compile(*source, entry.spec.target.arch);
   if (!binary) return failed(binary.error());
   int registers = 0;
@@ -230,6 +269,7 @@ int run(const std::string& wanted) {
   std::vector<MatrixEntry> entries = matrix.take();
   std::erase_if(entries, [&](const MatrixEntry& entry) { return entry.line.find(wanted) == std::string::npos; });
 
+  KnownPrograms known;
   std::atomic<std::size_t> next = 0;
   std::mutex printing;
   int passed_count = 0;
@@ -237,7 +277,7 @@ int run(const std::string& wanted) {
   const auto work = [&] {
     for (std::size_t index = next++; index < entries.size(); index = next++) {
       bool passed = false;
-      const std::string line = compile_entry(**compiler, entries[index], passed);
+      const std::string line = compile_entry(**compiler, entries[index], known, passed);
       const std::lock_guard lock(printing);
       ++(passed ? passed_count : failed_count);
       std::printf("%s\n", line.c_str());
