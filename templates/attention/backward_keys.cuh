@@ -213,7 +213,8 @@ __device__ __forceinline__ void look_up(BackwardItem& item, const AttentionParam
   if constexpr (has_plan) {
     const int plan_b = p.by_key.plan_batch == 1 ? 0 : item.b;
     const int plan_h = p.by_key.plan_heads == 1 ? 0 : first_h;
-    item.key_tile = p.by_key.order[(static_cast<long long>(plan_b) * p.by_key.plan_heads + plan_h) * key_tiles + place.rank];
+    item.key_tile =
+        p.by_key.order[(static_cast<long long>(plan_b) * p.by_key.plan_heads + plan_h) * key_tiles + place.rank];
   }
   item.steps = 0;
   for (int h = first_h; h < first_h + group; ++h) {
