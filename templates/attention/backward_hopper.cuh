@@ -55,7 +55,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     u32 gradient_fragments[query_step / 4] = {};
     u32 words[2];
     float* sums = nullptr;
-    bool cleaned = false;  // as exchange.cleaned, which only a masked step sets
+    bool cleaned = false;
     if (steps > 0) {
       int i = 0;
       Step step = await_step(exchange, step_number, first_lane);
@@ -96,16 +96,8 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        if (has_plan && masked) {
-          clean_if_doubtful(exchange, stage);
-          cleaned = exchange.cleaned;
-        }
+        keep_hidden_out(exchange, stage, masked, cleaned, words, weight_fragments, gradient_fragments);
         if constexpr (!two_passes) {
-          if (has_plan && cleaned) {
-            if (!masked) words[0] = words[1] = 0xffffffffu;
-            poison<true>(exchange, static_cast<int>(stage), words, weight_fragments);
-            poison<false>(exchange, static_cast<int>(stage), words, gradient_fragments);
-          }
           hand_over(exchange, at, step_number, gradient_fragments);
           // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS. The first
           // has none before it, and what comes of this is not used.

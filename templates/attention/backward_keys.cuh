@@ -287,7 +287,7 @@ struct Consumer {
         words[half] = 0;
       } else if (has_plan && step.mask >= 0) {
         const long long first = (static_cast<long long>(step.mask) * block_n + row()) * 4 + column() / 2;
-        words[half] = p.by_key.bits[first + 32 * half];
+        words[half] = p.by_key.bits[first + 32LL * half];
         if constexpr (steps_per_tile > 1) words[half] >>= step.number % steps_per_tile * elements_per_row;
       } else if (step.mask == full_tile) {
         words[half] = 0xffffffffu;
@@ -714,6 +714,22 @@ __device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage)
   const bool doubt = exchange.doubtful[0] != 0;
   if (!named_barrier_any(doubt_barrier, consumer_threads, doubt)) return;
   have_cleaned(exchange, static_cast<int>(stage));
+}
+
+/// Keeps hidden NaN and infinity of a step's tile out of its products. `cleaned` is as exchange.cleaned, which only a
+/// masked step sets: so it is not read in every step.
+__device__ __forceinline__ void keep_hidden_out(Exchange& exchange, u32 stage, bool masked, bool& cleaned,
+                                                u32 (&words)[2], u32 (&weights)[query_step / 4],
+                                                u32 (&gradients)[query_step / 4]) {
+  if (!has_plan) return;
+  if (masked) {
+    clean_if_doubtful(exchange, stage);
+    cleaned = exchange.cleaned;
+  }
+  if (two_passes || !cleaned) return;
+  if (!masked) words[0] = words[1] = 0xffffffffu;
+  poison<true>(exchange, static_cast<int>(stage), words, weights);
+  poison<false>(exchange, static_cast<int>(stage), words, gradients);
 }
 
 /// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well,
