@@ -1,5 +1,5 @@
-// warpgroup_work.cuh -- what the kernels of the hopper family share: rings of stages, flags of accumulator columns, and
-// rows of accumulators as memory.
+// warpgroup_work.cuh -- what the kernels of the hopper family share: rings of stages, rows that come first, flags of
+// accumulator columns, and rows of accumulators as memory.
 #pragma once
 
 #include "attention/work.cuh"
@@ -26,6 +26,18 @@ struct Ring {
 constexpr int item_slots = 2;
 /// In place of an item's count.
 constexpr int no_more_items = -1;
+
+/// So many ranks of all heads come before all others (item_order.cuh), because there are rows among them that outweigh the
+/// rest: keys that every query sees, beside a window, say. Taken with the rest of a late section, one of those would keep
+/// all blocks waiting for its end. By the plan's first list, as all blocks have to find the same.
+__device__ __forceinline__ int outlying_ranks(const TilePlanArguments& plan, int rows, int across) {
+  if constexpr (!has_plan) return 0;
+  const int ranks = (rows + 31) / 32;
+  if (ranks == rows) return 0;
+  const int longest = tile_list(plan, 0, 0, plan.order[0], rows, across).count;
+  const int ordinary = tile_list(plan, 0, 0, plan.order[ranks], rows, across).count;
+  return longest > 2 * ordinary ? ranks : 0;
+}
 
 /// Starts the copies of a panel of `rows` rows, in boxes of `box_rows`.
 template <int rows, int box_rows>

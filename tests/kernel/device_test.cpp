@@ -89,7 +89,7 @@ TEST_P(DeviceCode, HoldsOnTheGpu) {
   EXPECT_EQ(checks.failures, 0) << "first in " << GetParam() << ".cu, line " << checks.first_line;
 }
 
-INSTANTIATE_TEST_SUITE_P(Templates, DeviceCode, testing::Values("arithmetic", "intervals", "tiles"),
+INSTANTIATE_TEST_SUITE_P(Templates, DeviceCode, testing::Values("arithmetic", "intervals", "items", "tiles"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
