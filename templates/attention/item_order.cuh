@@ -9,9 +9,9 @@ struct ItemPlace {
   int rank;
 };
 
-/// Of item `number`, of `rows` rows of each of `heads` heads. The first ranks of all heads, `outlying` of them, come before
-/// all others. Past them, heads of one section come next to each other, so that they find each other's tensors in the L2
-/// cache; within a section the longest rows come first, so that no block starts a long one last.
+/// Of item `number`, of `rows` rows of each of `heads` heads. The first ranks of all heads, `outlying` of them, come
+/// before all others. Past them, heads of one section come next to each other, so that they find each other's tensors
+/// in the L2 cache; within a section the longest rows come first, so that no block starts a long one last.
 __device__ __forceinline__ constexpr ItemPlace place_of_item(int number, int heads, int section, int rows,
                                                              int outlying) {
   if (number < outlying * heads) return {number % heads, number / heads};

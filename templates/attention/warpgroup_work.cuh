@@ -27,9 +27,9 @@ constexpr int item_slots = 2;
 /// In place of an item's count.
 constexpr int no_more_items = -1;
 
-/// So many ranks of all heads come before all others (item_order.cuh), because there are rows among them that outweigh the
-/// rest: keys that every query sees, beside a window, say. Taken with the rest of a late section, one of those would keep
-/// all blocks waiting for its end. By the plan's first list, as all blocks have to find the same.
+/// So many ranks of all heads come before all others (item_order.cuh), because there are rows among them that outweigh
+/// the rest: keys that every query sees, beside a window, say. Taken with the rest of a late section, one of those
+/// would keep all blocks waiting for its end. By the plan's first list, as all blocks have to find the same.
 __device__ __forceinline__ int outlying_ranks(const TilePlanArguments& plan, int rows, int across) {
   if constexpr (!has_plan) return 0;
   const int ranks = (rows + 31) / 32;
