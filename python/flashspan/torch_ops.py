@@ -44,6 +44,9 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
     if forward_ad._current_level >= 0:
         _refuse_tangents(*inputs[:4], *inputs[7])
+    transform = torch._C._functorch.peek_interpreter_stack()
+    if transform is not None:
+        _refuse_transform(transform)
     if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
         return torch.ops.flashspan.attention.default(*inputs)
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
@@ -57,6 +60,16 @@ def _refuse_tangents(*tensors: torch.Tensor | None) -> None:
     """For forward-mode differentiation, in which torch takes an operator that has no rule for it for a constant."""
     if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise UnsupportedError("attention", "a derivative in forward mode (torch.func.jvp)", "derivatives in reverse mode")
+
+
+def _refuse_transform(transform: Any) -> None:
+    """Of torch.func: torch would name a method of ours that it misses, or no rule, and not what to do."""
+    kinds = torch._C._functorch.TransformType
+    if transform.key() == kinds.Grad:
+        raise UnsupportedError("attention", "a transform of torch.func (grad, vjp, jacrev)",
+                               "torch.autograd: tensors with requires_grad, and backward() or torch.autograd.grad()")
+    if transform.key() == kinds.Vmap:
+        raise UnsupportedError("attention", "torch.func.vmap", "the mapped dimension as a part of the batch or of the heads")
 
 
 def described(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Mask | None, score: Score | None,

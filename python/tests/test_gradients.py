@@ -107,6 +107,20 @@ def test_forward_mode_is_refused_where_it_would_give_zeros(device):
         assert flashspan.attention(query, query, query).shape == query.shape
 
 
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev, lambda function: lambda query: torch.func.vjp(function, query)],
+                         ids=["grad", "jacrev", "vjp"])
+def test_gradients_by_torch_func_are_refused_with_what_to_do(transform, device):
+    query = torch.randn(1, 20, 2, 16, device=device).half()
+    with pytest.raises(flashspan.UnsupportedError, match=r"torch\.func.*backward\(\)"):
+        transform(lambda query: flashspan.attention(query, query, query).float().sum())(query)
+
+
+def test_vmap_is_refused_with_what_to_do(device):
+    queries = torch.randn(3, 1, 20, 2, 16, device=device).half()
+    with pytest.raises(flashspan.UnsupportedError, match="vmap.*part of the batch"):
+        torch.func.vmap(lambda query: flashspan.attention(query, query, query))(queries)
+
+
 def test_an_expanded_key_takes_the_sum_of_its_gradients(device):
     query = torch.randn(3, 20, 2, 16, device=device).half()
     key = torch.randn(1, 20, 2, 16, device=device).half().requires_grad_()
