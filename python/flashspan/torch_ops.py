@@ -44,10 +44,9 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     inputs = _inputs(query, key, value, mask, score, scale, layout, deterministic, sink, tile, backward_tile)
     if forward_ad._current_level >= 0:
         _refuse_tangents(*inputs[:4], *inputs[7])
-    transform = torch._C._functorch.peek_interpreter_stack()
-    if transform is not None:
-        _refuse_transform(transform)
     if not (_is_plain(query) and _is_plain(key) and _is_plain(value) and _nothing_watches()):
+        if not torch.compiler.is_compiling():
+            _refuse_transform(torch._C._functorch.peek_interpreter_stack())
         return torch.ops.flashspan.attention.default(*inputs)
     query, key, value, sink, _, _, _, score_tensors, *_ = inputs
     values = None if mask is None else mask.values
@@ -63,7 +62,9 @@ def _refuse_tangents(*tensors: torch.Tensor | None) -> None:
 
 
 def _refuse_transform(transform: Any) -> None:
-    """Of torch.func: torch would name a method of ours that it misses, or no rule, and not what to do."""
+    """Of torch.func, if there is one: torch would name a method that it misses, or no rule, and not what to do."""
+    if transform is None:
+        return
     kinds = torch._C._functorch.TransformType
     if transform.key() == kinds.Grad:
         raise UnsupportedError("attention", "a transform of torch.func (grad, vjp, jacrev)",
