@@ -699,11 +699,11 @@ __device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
   named_barrier_wait(doubt_barrier, consumer_threads);  // it is what the next cleaning will end
 }
 
-/// Once tiles of the item have been cleaned.
+/// `cleaned`: whether tiles of the item have been cleaned.
 template <bool of_weights>
-__device__ __forceinline__ void poison_if_cleaned(const Exchange& exchange, u32 stage, bool masked, u32 (&words)[2],
-                                                  u32 (&fragments)[query_step / 4]) {
-  if (!has_plan || !exchange.cleaned) return;
+__device__ __forceinline__ void poison_if_cleaned(const Exchange& exchange, u32 stage, bool cleaned, bool masked,
+                                                  u32 (&words)[2], u32 (&fragments)[query_step / 4]) {
+  if (!has_plan || !cleaned) return;
   if (!masked) words[0] = words[1] = 0xffffffffu;
   poison<of_weights>(exchange, static_cast<int>(stage), words, fragments);
 }
@@ -726,10 +726,9 @@ __device__ __forceinline__ void keep_hidden_out(Exchange& exchange, u32 stage, b
     clean_if_doubtful(exchange, stage);
     cleaned = exchange.cleaned;
   }
-  if (two_passes || !cleaned) return;
-  if (!masked) words[0] = words[1] = 0xffffffffu;
-  poison<true>(exchange, static_cast<int>(stage), words, weights);
-  poison<false>(exchange, static_cast<int>(stage), words, gradients);
+  if (two_passes) return;
+  poison_if_cleaned<true>(exchange, stage, cleaned, masked, words, weights);
+  poison_if_cleaned<false>(exchange, stage, cleaned, masked, words, gradients);
 }
 
 /// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well,

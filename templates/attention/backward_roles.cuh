@@ -211,7 +211,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         }
         pack_fragments(fragments, scores);
         const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
-        if constexpr (!two_passes) poison_if_cleaned<true>(exchange, stage, masked, words, fragments);
+        if constexpr (!two_passes) poison_if_cleaned<true>(exchange, stage, exchange.cleaned, masked, words, fragments);
         exchange.query_empty[stage].arrive();
         pin(value_gradient);
         products_fence();
@@ -305,7 +305,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         pack_fragments(fragments, gradients);
         const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
         if constexpr (!two_passes) {
-          poison_if_cleaned<false>(exchange, stage, masked, words, fragments);
+          poison_if_cleaned<false>(exchange, stage, exchange.cleaned, masked, words, fragments);
           hand_over(exchange, at, step_number, fragments);
           // When the first warpgroup has made its dQ of the step before of keys as they are.
           if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
