@@ -13,6 +13,7 @@ from torch.nn.attention import flex_attention as torch_flex
 
 import flashspan
 from flashspan.compat import scfa
+from flashspan.compat.row_order import RowOrder
 
 PATTERNS = ("documents", "hash", "qk")
 ENGINES = ("flashspan", "flex", "sdpa")
@@ -72,13 +73,13 @@ def _hash_sparse(engine, q, k, v, seed, settings):
     q_hash, k_hash = (_buckets(t.detach().float(), rotation) for t in (q, torch.nn.functional.normalize(k, dim=-1)))
     if engine == "flashspan":
         return scfa.hash_sparse_attention(q, k, v, q_hash, k_hash)
-    q_hash, q_idx = q_hash.sort(dim=1, stable=True)
-    k_hash, k_idx = k_hash.sort(dim=1, stable=True)
+    q_hash, q_idx = q_hash.transpose(1, 2).contiguous().sort(dim=2, stable=True)
+    k_hash, k_idx = k_hash.transpose(1, 2).contiguous().sort(dim=2, stable=True)
 
     def mask_mod(b, h, q, k):
-        return (q_idx[b, q, h] >= k_idx[b, k, h]) & (q_hash[b, q, h] == k_hash[b, k, h])
+        return (q_idx[b, h, q] >= k_idx[b, h, k]) & (q_hash[b, h, q] == k_hash[b, h, k])
 
-    return _scattered(_of_sorted(mask_mod, _gathered(q, q_idx), _gathered(k, k_idx), _gathered(v, k_idx)), q_idx)
+    return _flex_in_order(mask_mod, RowOrder(q_idx), RowOrder(k_idx), q, k, v)
 
 
 def _buckets(rows, rotation):
@@ -91,27 +92,24 @@ def _qk_sparse(engine, q, k, v, seed, settings):
     q_keep, k_keep = ((torch.rand(q.shape[:3], generator=random, device=q.device) >= settings.dropped).float() for _ in "qk")
     if engine == "flashspan":
         return scfa.qk_sparse_attention(q, k, v, q_keep, k_keep)
-    q_kept, q_index, q_counts = scfa.compact(q_keep, q)
-    k_kept, k_index, k_counts = scfa.compact(k_keep, k)
-    q_idx, k_idx = scfa.pad_index(q_index, q_counts, -1), scfa.pad_index(k_index, k_counts, 10**9)
+    (q_index, q_idx), (k_index, k_idx) = _kept(q_keep, -1), _kept(k_keep, 10**9)
 
     def mask_mod(b, h, q, k):
         return q_idx[b, q, h] >= k_idx[b, k, h]
 
-    return _scattered(_of_sorted(mask_mod, q_kept, k_kept, _gathered(v, k_index)), q_index)
+    return _flex_in_order(mask_mod, RowOrder(q_index.transpose(1, 2)), RowOrder(k_index.transpose(1, 2)), q, k, v)
 
 
-def _of_sorted(mask_mod, q, k, v):
+def _kept(keep, padding):
+    """(order of rows, kept ones first; their positions and `padding`), both [B, S, H]."""
+    index = keep.sort(dim=1, descending=True, stable=True).indices
+    return index, scfa.pad_index(index, keep.sum(dim=1), padding)
+
+
+def _flex_in_order(mask_mod, of_queries, of_keys, q, k, v):
+    """Sorted by the same means as Flashspan's drop-in, so that attention and its block mask make the difference."""
     block_mask = _block_mask(mask_mod, q.shape[0], q.shape[2], q.shape[1], q.device)
-    return _flex(*(t.transpose(1, 2) for t in (q, k, v)), block_mask).transpose(1, 2)
-
-
-def _gathered(rows, index):
-    return rows.gather(1, index[..., None].expand(rows.shape))
-
-
-def _scattered(rows, index):
-    return torch.zeros_like(rows).scatter(1, index[..., None].expand(rows.shape), rows)
+    return of_queries.restored(_flex(of_queries.ordered(q), of_keys.ordered(k), of_keys.ordered(v), block_mask))
 
 
 # -- FlexAttention. On the CPU it has no backward: there its mask is made dense, for SDPA.

@@ -13,6 +13,7 @@ from .. import masks
 from ..attention import attention
 from ..errors import BadArgumentError
 from .arguments import check_rank
+from .row_order import RowOrder
 
 _NO_QUERY, _NO_KEY = -1, 10**9  # positions of padding: no query is at or behind such a key
 
@@ -42,26 +43,25 @@ def hash_sparse_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_h
                           sm_scale: float | None = None) -> torch.Tensor:
     """A query at t sees the keys up to t whose bucket is its own. Arguments as of `dynamic_sparse_attention`."""
     _check(q, k, v, torch.int32, q_hash=(q_hash, q), k_hash=(k_hash, k))
-    q_hash, q_idx = q_hash.sort(dim=1, stable=True)
-    k_hash, k_idx = k_hash.sort(dim=1, stable=True)
-    positions, sorted_hashes = (_heads_first(q_idx), _heads_first(k_idx)), (_heads_first(q_hash), _heads_first(k_hash))
-    out = hash_sparse_attention_kernel(_heads_first(_gathered(q, q_idx)), _heads_first(_gathered(k, k_idx)),
-                                       _heads_first(_gathered(v, k_idx)), *positions, *sorted_hashes, sm_scale=sm_scale)
-    return _scattered(_heads_first(out), q_idx)
+    q_hash, q_index = _heads_first(q_hash).contiguous().sort(dim=2, stable=True)
+    k_hash, k_index = _heads_first(k_hash).contiguous().sort(dim=2, stable=True)
+    of_queries, of_keys = RowOrder(q_index), RowOrder(k_index)
+    out = hash_sparse_attention_kernel(of_queries.ordered(q), of_keys.ordered(k), of_keys.ordered(v), q_index.int(),
+                                       k_index.int(), q_hash, k_hash, sm_scale=sm_scale)
+    return of_queries.restored(out)
 
 
 def qk_sparse_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_keep: torch.Tensor, k_keep: torch.Tensor,
                         sm_scale: float | None = None) -> torch.Tensor:
     """A kept query at t sees the kept keys up to t. Arguments as of `dynamic_sparse_attention`."""
     _check(q, k, v, torch.float32, q_keep=(q_keep, q), k_keep=(k_keep, k))
-    q_kept, q_index, q_counts = compact(q_keep, q)
-    k_kept, k_index, k_counts = compact(k_keep, k)
-    v_kept, _, _ = compact(k_keep, v, k_index)
-    assert q_counts is not None and k_counts is not None  # an index was not given
+    q_index, q_counts = _kept_first(q_keep)
+    k_index, k_counts = _kept_first(k_keep)
+    of_queries, of_keys = RowOrder(_heads_first(q_index)), RowOrder(_heads_first(k_index))
     q_idx, k_idx = pad_index(q_index, q_counts, _NO_QUERY), pad_index(k_index, k_counts, _NO_KEY)
-    out = qk_sparse_attention_kernel(_heads_first(q_kept), _heads_first(k_kept), _heads_first(v_kept), _heads_first(q_idx),
+    out = qk_sparse_attention_kernel(of_queries.ordered(q), of_keys.ordered(k), of_keys.ordered(v), _heads_first(q_idx),
                                      _heads_first(k_idx), sm_scale)
-    return _scattered(_heads_first(out), q_index)
+    return of_queries.restored(out)
 
 
 def hash_sparse_attention_kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_idx: torch.Tensor, k_idx: torch.Tensor,
@@ -89,9 +89,8 @@ def compact(keep_tensor: torch.Tensor, x: torch.Tensor,
     """
     counts = None
     if index is None:
-        counts = keep_tensor.sum(dim=1)
-        index = keep_tensor.sort(dim=1, descending=True, stable=True).indices
-    return _gathered(x, index), index, counts
+        index, counts = _kept_first(keep_tensor)
+    return x.gather(1, index[..., None].expand(-1, -1, -1, x.shape[3])), index, counts
 
 
 def pad_index(index: torch.Tensor, indices_per_head: torch.Tensor, pad_idx: int = -1) -> torch.Tensor:
@@ -104,12 +103,9 @@ def _heads_first(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(1, 2)
 
 
-def _gathered(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return x.gather(1, index[..., None].expand(-1, -1, -1, x.shape[3]))
-
-
-def _scattered(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return torch.zeros_like(rows).scatter(1, index[..., None].expand_as(rows), rows)
+def _kept_first(keep: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(index [B, T, H] of the rows of each head, those that are kept first and in their order; how many are kept [B, H])."""
+    return keep.sort(dim=1, descending=True, stable=True).indices, keep.sum(dim=1)
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtype: torch.dtype,
