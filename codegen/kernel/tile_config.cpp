@@ -81,6 +81,11 @@ std::span<const TileConfig> mma_candidates(const KernelSpec& spec) {
   return wide_backward_tiles;
 }
 
+/// For scores that need more registers than the usual tiles leave them; fits the shared memory of every architecture.
+TileConfig smallest_mma_tile(Direction direction) {
+  return direction == Direction::forward ? forward_tiles.back() : wide_backward_tiles.back();
+}
+
 std::span<const TileConfig> hopper_candidates(const KernelSpec& spec, bool light_mask) {
   const int head_dim = widest_head_dim(spec);
   if (spec.direction == Direction::backward) {
@@ -244,8 +249,13 @@ FamilyChoice choose_family(const KernelSpec& spec, const FamilyNeeds& needs) {
 }
 
 std::optional<KernelSpec> fallback_of(const KernelSpec& spec) {
-  if (spec.family == KernelFamily::mma) return std::nullopt;
   KernelSpec fallback = spec;
+  if (spec.family == KernelFamily::mma) {
+    if (spec.score.empty() || spec.target.kind == DeviceKind::cpu) return std::nullopt;
+    fallback.tile = smallest_mma_tile(spec.direction);
+    if (fallback.tile == spec.tile) return std::nullopt;
+    return fallback;
+  }
   const auto roomier = default_tile(spec, /*light_mask=*/false);
   if (roomier && *roomier != spec.tile) {
     fallback.tile = *roomier;

@@ -80,8 +80,10 @@ struct QueryPassStages {
 
 /// What serves in place of a kernel whose mask or score takes more registers than it has: the same with the tile that
 /// leaves it more, where that is another one; then a backward in two passes, each of which has fewer products; then the
-/// same of a family that shares fewer registers with the products.
-/// The result may have a fallback of its own. Nothing if there is none.
+/// same of a family that shares fewer registers with the products; then, where there is a score, whose lookups the
+/// compiler reads ahead for all pairs of a tile, that family's smallest tile. A mask alone does not get it: every call
+/// reserves memory for the lists of what may serve it, and small tiles have long ones. The result may have a fallback
+/// of its own. Nothing if there is none.
 [[nodiscard]] std::optional<KernelSpec> fallback_of(const KernelSpec& spec);
 
 /// Rows of tiles, all heads and batches together, below which a call may cut them into portions, and query rows of one

@@ -1,6 +1,7 @@
 #include "runtime/api/tuner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -24,13 +25,16 @@ using Clock = std::chrono::steady_clock;
 using attention::AttentionCall;
 using attention::KernelProvider;
 
-constexpr double hopeless_factor = 1.3;     // of the best median so far
-constexpr double batch_milliseconds = 1.0;  // runs shorter than this are timed several at a time
+constexpr double hopeless_factor = 1.3;      // of the best median so far
+constexpr double least_milliseconds = 1e-4;  // what a clock too coarse to tell is taken for
+constexpr double batch_milliseconds = 1.0;   // runs shorter than this are timed several at a time
 constexpr int most_runs_a_batch = 50;
 constexpr int fewest_batches = 5;
 constexpr int most_batches = 100;
 constexpr std::size_t most_finalists = 3;
-constexpr int rounds_of_finals = 7;
+constexpr int rounds_of_finals = 9;
+constexpr double finals_milliseconds = 10.0;  // a turn: a device that is told to lower its clock does so within some
+constexpr double least_gain = 1.005;          // by less than this, the default stays
 
 std::string first_line(const Error& error) {
   const std::string message = error.message();
@@ -309,7 +313,7 @@ class Tuner {
     TunedCandidate& candidate = trial.candidate;
     const auto first = time_batch(trial, 1);
     if (!first) return first.error();
-    const double one = std::max(*first, 1e-4);
+    const double one = std::max(*first, least_milliseconds);
     const int runs = std::clamp(static_cast<int>(batch_milliseconds / one), 1, most_runs_a_batch);
     const int batches =
         std::clamp(static_cast<int>(options_.candidate_milliseconds / (one * runs)), fewest_batches, most_batches);
@@ -351,20 +355,25 @@ class Tuner {
     return {};
   }
 
+  /// By the ratios of turns that follow each other, each of the two first in every second round.
   Result<bool> is_ahead(Trial& trial, Trial& standard) {
-    const int runs =
-        std::clamp(static_cast<int>(batch_milliseconds / standard.candidate.milliseconds), 1, most_runs_a_batch);
-    std::vector<double> its_times, standard_times;
+    const int runs = std::clamp(
+        static_cast<int>(finals_milliseconds / std::max(standard.candidate.milliseconds, least_milliseconds)), 1,
+        most_runs_a_batch);
+    std::vector<double> its_times, standard_times, gains;
+    std::array turns{std::pair{&standard, &standard_times}, std::pair{&trial, &its_times}};
     for (int round = 0; round < rounds_of_finals; ++round) {
-      for (auto [timed, times] : {std::pair{&trial, &its_times}, std::pair{&standard, &standard_times}}) {
+      for (auto [timed, times] : turns) {
         const auto taken = time_batch(*timed, runs);
         if (!taken) return taken.error();
-        times->push_back(*taken);
+        times->push_back(std::max(*taken, least_milliseconds));
       }
+      gains.push_back(standard_times.back() / its_times.back());
+      std::ranges::reverse(turns);
     }
     trial.candidate.milliseconds = median(its_times);
     standard.candidate.milliseconds = median(standard_times);
-    return trial.candidate.milliseconds < standard.candidate.milliseconds;
+    return median(gains) >= least_gain;
   }
 
   void report_done(std::size_t i) const {

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "codegen/kernel/resource_model.hpp"
+
 namespace flashspan::kernel {
 namespace {
 
@@ -145,6 +147,20 @@ TEST(Fallbacks, AreARoomierTileThenTwoPassesOfABackwardThenTheOtherFamily) {
     }
     EXPECT_EQ(last->family, KernelFamily::mma);
     EXPECT_FALSE(fallback_of(*last).has_value());
+  }
+}
+
+TEST(Fallbacks, OfAScoreEndWithASmallTileThatFitsEveryArchitecture) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const Arch arch : {Arch{80, 0}, Arch{86, 0}, Arch{90, 'a'}, Arch{120, 0}}) {
+      KernelSpec spec = spec_of(direction, arch, 256, 256);
+      spec.score = "score * 2";
+      spec.tile = default_tile(spec, /*light_mask=*/false).value();
+      while (const auto next = fallback_of(spec)) spec = *next;
+      EXPECT_EQ(spec.family, KernelFamily::mma);
+      EXPECT_EQ(spec.tile.block_n, 32) << to_string(arch);
+      EXPECT_TRUE(check_tile(spec).has_value()) << to_string(arch);
+    }
   }
 }
 

@@ -69,6 +69,36 @@ TEST(Fallback, AMaskThatTakesTooManyRegistersIsServedByTheMmaFamily) {
   EXPECT_NE(warnings.front().find("bytes of spills"), std::string::npos) << warnings.front();
 }
 
+/// A rotation of part of a head's columns: eight lookups a pair, which the compiler reads ahead for all pairs of a
+/// tile.
+TEST(Fallback, AScoreThatTakesTooManyRegistersIsServedByASmallTile) {
+  if (!cuda::open_nvrtc(api::nvrtc_search(api::settings()))) GTEST_SKIP() << "no NVRTC";
+  std::vector<float> columns(std::size_t{4} * 64 * 4);
+  const auto queries = TensorView::contiguous(columns.data(), DType::f32, {1, 4, 64, 4}, gpu);
+  const auto keys = TensorView::contiguous(columns.data(), DType::f32, {1, 2, 64, 4}, gpu);
+  std::string products = "0";
+  for (int column = 0; column < 4; ++column) {
+    const std::string at = std::to_string(column) + "]";
+    products += " + queries[b, h, q, " + at + " * keys[b, h // 2, k, " + at;
+  }
+  const auto score = Score::parse("score + 0.5 * (" + products + ")", {{"queries", queries}, {"keys", keys}});
+  ASSERT_TRUE(score.has_value()) << score.error().message();
+  attention::SpecChoice choice;
+  choice.target = {DeviceKind::cuda, hopper};
+  choice.dtype = DType::f16;
+  choice.head_dim_qk = choice.head_dim_v = 16;
+  choice.aligned = false;
+  const Mask full = Mask::full();
+  const auto spec = attention::choose_spec(choice, full.state(), &score->state());
+  ASSERT_TRUE(spec.has_value()) << spec.error().message();
+  const LogSink log = [](LogLevel, std::string_view) {};
+  attention::KernelProvider provider(compile_only(), std::make_shared<cache::KernelCache>(std::nullopt, 1 << 20, log),
+                                     {{}, log});
+  const auto built = provider.build(*spec, {&full.state().program.source(), &score->state().program.source()});
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_NE(built->spec.tile, spec->tile) << "the usual tile has registers for it: a heavier score is wanted here";
+}
+
 TEST(Fallback, AWorkspaceIsLargeEnoughForEveryKernelThatMayServe) {
   const std::shared_ptr<backend::Backend> backend = compile_only();
   const LogSink log = [](LogLevel, std::string_view) {};
