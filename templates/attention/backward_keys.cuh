@@ -5,6 +5,7 @@
 
 #include "attention/backward_sink.cuh"
 #include "attention/item_order.cuh"
+#include "attention/pair_flags.cuh"
 #include "attention/warpgroup_work.cuh"
 #include "generated/backward_products.cuh"
 #include "ptx/reduce.cuh"
@@ -299,8 +300,8 @@ struct Consumer {
     const int first_q = step.number * query_step + column();
     const int first_k = this->first_k();
     const int h = computed_here(step.h);
-    words[0] = words[1] = 0;
     if constexpr (lowering == Lowering::column_bounds) {
+      words[0] = words[1] = 0;
       constexpr int count = MaskProgram::column_ranges > 0 ? MaskProgram::column_ranges : 1;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -313,12 +314,7 @@ struct Consumer {
         }
       }
     } else {
-#pragma unroll 2
-      for (int e = 0; e < elements_per_row; ++e) {
-        const int q = first_q + e / 2 * 8 + e % 2;
-        if (MaskProgram::visible(mask, b, h, q, first_k, p.q_len, p.kv_len)) words[0] |= 1u << e;
-        if (MaskProgram::visible(mask, b, h, q, first_k + 8, p.q_len, p.kv_len)) words[1] |= 1u << e;
-      }
+      evaluate_pairs<false, elements_per_row>(words, mask, b, h, first_k, first_q, p.q_len, p.kv_len);
     }
   }
 };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "attention/backward_hopper.cuh"
+#include "attention/pair_flags.cuh"
 #include "attention/row_items.cuh"
 
 namespace flashspan_device::query_pass {
@@ -208,14 +209,7 @@ struct Consumer {
         words[0] = p.by_query.bits[first] >> first_flag;
         words[1] = p.by_query.bits[first + 32] >> first_flag;
       } else if (step.mask == evaluated_tile) {
-        words[0] = words[1] = 0;
-        const int q = first_q();
-#pragma unroll 2
-        for (int e = 0; e < elements_per_row; ++e) {
-          const ColumnFlags found = flags_of_column(p, mask, item.b, item.h, q, first_k + e / 2 * 8 + e % 2);
-          if (found.upper) words[0] |= 1u << e;
-          if (found.lower) words[1] |= 1u << e;
-        }
+        evaluate_pairs<true, elements_per_row>(words, mask, item.b, item.h, first_q(), first_k, p.q_len, p.kv_len);
       }
     }
     const u32 inside = columns_below(p.kv_len - first_k, 0);

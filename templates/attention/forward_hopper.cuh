@@ -4,6 +4,7 @@
 // while the weights of this one are made, and the two warpgroups take turns at issuing.
 #pragma once
 
+#include "attention/pair_flags.cuh"
 #include "attention/portions.cuh"
 #include "attention/row_items.cuh"
 #include "attention/warpgroup_work.cuh"
@@ -285,17 +286,11 @@ struct Consumer {
       words.row[1][0] = p.by_query.bits[first + 32];
     }
     if (entry.mask != evaluated_tile) return;
-    words.row[0][0] = 0;
-    words.row[1][0] = 0;
-    const int b = computed_here(this->b);
-    const int h = computed_here(this->h);
-    const int q = computed_here(first_q);
-#pragma unroll 2
-    for (int e = 0; e < elements_per_row; ++e) {
-      const ColumnFlags found = flags_of_column(p, mask, b, h, q, entry.tile * block_n + column + e / 2 * 8 + e % 2);
-      if (found.upper) words.row[0][0] |= 1u << e;
-      if (found.lower) words.row[1][0] |= 1u << e;
-    }
+    u32 found[2];
+    evaluate_pairs<true, elements_per_row>(found, mask, computed_here(b), computed_here(h), computed_here(first_q),
+                                           entry.tile * block_n + column, p.q_len, p.kv_len);
+    words.row[0][0] = found[0];
+    words.row[1][0] = found[1];
   }
 
   /// Whether scores are to be changed before they become weights, also where nothing is hidden.

@@ -1,5 +1,5 @@
 // row_items.cuh -- items of work of the hopper kernels that are stationary over queries: rows of tiles, which one
-// thread of a persistent block hands out to all others; and what their rows see.
+// thread of a persistent block hands out to all others.
 #pragma once
 
 #include "attention/item_order.cuh"
@@ -113,30 +113,6 @@ __device__ __forceinline__ void hand_out_rows(const AttentionParameters& p, Item
     if (slots_without_work == item_slots) return;
     slot.advance();
   }
-}
-
-/// Whether rows q and q + 8 see key k.
-struct ColumnFlags {
-  bool upper;
-  bool lower;
-};
-__device__ __forceinline__ ColumnFlags flags_of_column(const AttentionParameters& p, const ProgramArguments& mask,
-                                                       int b, int h, int q, int k) {
-  if constexpr (lowering == Lowering::column_bounds) {
-    constexpr int count = MaskProgram::column_ranges > 0 ? MaskProgram::column_ranges : 1;
-    int begin[count];
-    int end[count];
-    MaskProgram::ranges_of_column(mask, b, h, k, p.q_len, p.kv_len, begin, end);
-    ColumnFlags found = {false, false};
-#pragma unroll
-    for (int range = 0; range < count; ++range) {
-      found.upper = found.upper || (begin[range] <= q && q < end[range]);
-      found.lower = found.lower || (begin[range] <= q + 8 && q + 8 < end[range]);
-    }
-    return found;
-  }
-  return {MaskProgram::visible(mask, b, h, q, k, p.q_len, p.kv_len),
-          MaskProgram::visible(mask, b, h, q + 8, k, p.q_len, p.kv_len)};
 }
 
 }  // namespace flashspan_device
