@@ -72,7 +72,9 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const std::int64_t bytes_per_query_slot = std::int64_t{4} * spec.tile.block_m * word;
   const std::int64_t bytes_per_key_slot = std::int64_t{4} * spec.tile.block_n * word;
   const bool by_query = !backward || spec.two_passes;
-  const bool reads_bits = by_query || spec.lowering == mask::LoweringKind::bit_tiles;
+  const bool hopper_expression =
+      spec.family == kernel::KernelFamily::hopper && spec.lowering == mask::LoweringKind::expression;
+  const bool reads_bits = by_query || hopper_expression || spec.lowering == mask::LoweringKind::bit_tiles;
   const std::int64_t most_slots = std::min(by_query ? bit_tile_bytes / bytes_per_query_slot : plan.tiles(),
                                            backward ? bit_tile_bytes / bytes_per_key_slot : plan.tiles());
   layout.bit_slots = reads_bits ? std::min(plan.tiles(), most_slots) : 0;

@@ -77,11 +77,23 @@ TEST(Workspace, OfAHopperBackwardPadsRowsToTilesAndHoldsTheSumsOfTheQueryGradien
   EXPECT_EQ(layout.delta.bytes, 2 * 6 * 128 * 4);
   EXPECT_EQ(layout.shifted_lse.bytes, 2 * 6 * 128 * 4);
   EXPECT_EQ(layout.query_gradient_sums.bytes, 2 * 6 * 128 * 128 * 4) << "96 columns stand in two panels of 64";
-  EXPECT_EQ(layout.bit_slots, 0) << "expressions read no bits";
-  call.spec.lowering = mask::LoweringKind::bit_tiles;
-  EXPECT_EQ(layout_of(call).bit_slots, 2 * 2);
+  for (const auto lowering : {mask::LoweringKind::expression, mask::LoweringKind::bit_tiles}) {
+    call.spec.lowering = lowering;
+    EXPECT_EQ(layout_of(call).bit_slots, 2 * 2);
+  }
   EXPECT_EQ(layout_of(call).key_bits.bytes, 2 * 2 * 128 * 4 * 4) << "a row of words for each key";
   EXPECT_EQ(layout_of(call).query_bits.bytes, 0);
+}
+
+TEST(Workspace, OfABackwardHasRoomForBitsWhereTheKernelReadsThem) {
+  SmallCall call(Direction::backward);
+  call.spec.lowering = mask::LoweringKind::expression;
+  call.spec.family = kernel::KernelFamily::mma;
+  EXPECT_EQ(layout_of(call).bit_slots, 0) << "it evaluates every pair itself";
+  call.spec.family = kernel::KernelFamily::hopper;
+  EXPECT_GT(layout_of(call).bit_slots, 0);
+  call.spec.lowering = mask::LoweringKind::column_bounds;
+  EXPECT_EQ(layout_of(call).bit_slots, 0) << "bounds are words already";
 }
 
 TEST(Workspace, OfAHopperBackwardThatSplitsRolesHoldsSumsOfWholePanels) {
