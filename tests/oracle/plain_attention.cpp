@@ -21,6 +21,13 @@ Tensor rounded(const Tensor& shape, const FloatRows& values, Format format) {
   return tensor;
 }
 
+/// Rounds the rows of one head.
+void round_head(Tensor& rounded, const FloatRows& values, Format format, Index b, Index h) {
+  const auto count = static_cast<std::size_t>(rounded.rows * rounded.columns);
+  const auto first = static_cast<std::size_t>(b * rounded.heads + h) * count;
+  for (std::size_t i = first; i < first + count; ++i) rounded.values[i] = round_to(format, values[i]);
+}
+
 /// Sums for the tensors that the score reads, and what rounding may leave in them.
 struct LookedUp {
   explicit LookedUp(const std::vector<Index>& elements) {
@@ -240,6 +247,7 @@ Answer plain_attention(const Problem& problem, Format format) {
   const Tensor lse_shape(query.batch, query.heads, query.rows, 1);
   FloatRows out = to_floats(out_shape);
   FloatRows lse = to_floats(lse_shape);
+  Tensor rounded_out = out_shape;
   FloatRows query_gradient(query.values.size());
   FloatRows key_gradient(problem.key.values.size());
   FloatRows value_gradient(problem.value.values.size());
@@ -251,7 +259,7 @@ Answer plain_attention(const Problem& problem, Format format) {
       DenseHead head(problem, format, b, h);
       head.forward(out, lse);
       if (problem.out_gradient) {
-        const Tensor rounded_out = rounded(out_shape, out, format);
+        round_head(rounded_out, out, format, b, h);
         const auto head_index = static_cast<std::size_t>(h);
         head.backward(rounded_out, query_gradient, key_gradient, value_gradient, sink_gradient[head_index], looked_up);
         sink_squares[head_index] += head.squared_sink_roundings(rounded_out, lse);
