@@ -601,6 +601,7 @@ struct Supply {
   Ring<num_stages> key;
   Ring<num_stages> value;
   Ring<query_stages> query_tile;
+  int values_in_use;  // stage of the last product's
 
   __device__ __forceinline__ void release(TransferBarrier& barrier) const {
     __syncwarp();
@@ -612,8 +613,11 @@ struct Supply {
   __device__ __forceinline__ u64 keys() const {
     return operand_descriptor(shared + first_key_offset + key.index * key_bytes, 0);
   }
-  __device__ __forceinline__ u64 values() const {
-    return operand_descriptor(shared + first_value_offset + value.index * value_bytes, key_panel_bytes);
+  /// Those that have been waited for.
+  __device__ __forceinline__ u64 take_values() {
+    values_in_use = value.index;
+    value.advance();
+    return operand_descriptor(shared + first_value_offset + values_in_use * value_bytes, key_panel_bytes);
   }
   __device__ __forceinline__ void wait_for_query() const {
     exchange.query_full[query_tile.index].wait(query_tile.parity);
@@ -633,9 +637,10 @@ struct Supply {
     }
     key.advance();
   }
-  __device__ __forceinline__ void give_back_values() {
-    release(exchange.value_empty[value.index]);
-    value.advance();
+  /// Those of the last product, if there was one.
+  __device__ __forceinline__ void give_back_values(bool taken = true) const {
+    __syncwarp();
+    if (first_lane && taken) exchange.value_empty[values_in_use].arrive();
   }
   /// The i-th entry of the item's list, which came with its keys: one from the list itself would be waited for before
   /// every product.
@@ -657,6 +662,7 @@ struct Supply {
     turns.pass();
     give_back_keys();
     wait_for_values();
+    take_values();
     give_back_values();
   }
 };
@@ -668,7 +674,7 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
   const FragmentPlace place = FragmentPlace::of_lane();
   const int row = warpgroup * 64 + static_cast<int>(threadIdx.x) % warpgroup_threads / 32 * 16 + place.row;
   const bool first_lane = threadIdx.x % 32 == 0;
-  Supply supply = {exchange, shared, turns, first_lane, {}, {}, {}};
+  Supply supply = {exchange, shared, turns, first_lane, {}, {}, {}, 0};
   Ring<item_slots> slot;
   turns.begin();
   while (true) {
@@ -689,83 +695,77 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
 #pragma unroll
     for (int i = 0; i < padded_v / 2; ++i) out[i] = 0.f;
     RunningSoftmax softmax(c.scale.exponent, exchange.items.item[slot.index].careful);
-    bool query_in_use = count > 0;
-    if (query_in_use) supply.wait_for_query();
-    // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
+    float scores[block_n / 2];
+    u32 weights[block_n / 4];
+    float rescale[2];
+    VisibleWords words;
+    const auto multiply_values = [&] {
+      supply.wait_for_values();
+      products_fence();
+      accumulate_values(out, weights, supply.take_values());
+      close_product_group();
+    };
+    if (count > 0) supply.wait_for_query();
+    // Tiles that this warpgroup sees something of make runs: one run of all, where there is no plan. The scores of a
+    // tile are multiplied beside the values of the one before it in the run; the last one's values when the run ends.
+    // The first tile takes the same way as the others, as each copy of the softmax is a fifth of what there is to
+    // compile.
+    int run_start = 0;
+    bool plain = false;
 #pragma unroll 1
-    for (int i = 0; i < count;) {
-      float scores[block_n / 2];
-      u32 weights[block_n / 4];
-      float rescale[2];
-      supply.wait_for_keys();
-      VisibleWords words;
-      const TileEntry first = supply.entry(first_tile, i);
-      if (supply.sees_nothing(first)) {
+    for (int i = 0;; ++i) {
+      const bool plain_now = plain && !softmax.looks;
+      TileEntry entry = {};
+      bool run_ends = i == count;
+      if (!run_ends) {
+        supply.wait_for_keys();
+        if (!plain_now) {
+          entry = supply.entry(first_tile, i);
+          run_ends = supply.sees_nothing(entry);
+        }
+      }
+      if (run_ends) {
+        if (i == count && count > 0) supply.give_back_query();
+        if (i > run_start) {
+          multiply_values();
+          wait_for_products<0>();
+          pin(out);
+          supply.give_back_values();
+        }
+        if (i == count) break;
         supply.skip_tile();
-        ++i;
+        run_start = i + 1;
+        plain = false;
         continue;
       }
-      c.prepare_words(words, same_in_all_lanes(first));
+      if (!plain_now) c.prepare_words(words, same_in_all_lanes(entry));
       turns.wait();
+      pin(out);
+      pin(weights);
       products_fence();
       multiply_scores(scores, supply.query(), supply.keys());
       close_product_group();
-      turns.pass();
       const bool next_hides = supply.next_hides_some(p, first_tile, i);
-      wait_for_products<0>();
+      if (i > run_start) {
+        multiply_values();
+        turns.pass();
+        wait_for_products<1>();
+      } else {
+        turns.pass();
+        wait_for_products<0>();
+      }
       pin(scores);
-      bool plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
+      plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
       supply.give_back_keys();
-      const auto finish_first = [&] { c.finish(scores, words, first); };
-      if (softmax.update(scores, weights, rescale, false, finish_first, [] {})) scale_results(out, rescale);
-#pragma unroll 1
-      while (++i < count) {
-        supply.wait_for_keys();
-        const bool plain_now = plain && !softmax.looks;
-        TileEntry entry = {};
-        if (!plain_now) {
-          entry = supply.entry(first_tile, i);
-          if (supply.sees_nothing(entry)) break;
-          c.prepare_words(words, same_in_all_lanes(entry));
-        }
-        turns.wait();
+      const auto finish_scores = [&] { c.finish(scores, words, entry); };
+      const bool moved = softmax.update(scores, weights, rescale, plain_now, finish_scores, [&] {
+        wait_for_products<0>();
         pin(out);
         pin(weights);
-        products_fence();
-        multiply_scores(scores, supply.query(), supply.keys());
-        close_product_group();
-        supply.wait_for_values();
-        products_fence();
-        accumulate_values(out, weights, supply.values());
-        close_product_group();
-        turns.pass();
-        const bool next_hides = supply.next_hides_some(p, first_tile, i);
-        wait_for_products<1>();
-        pin(scores);
-        plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
-        supply.give_back_keys();
-        const auto finish_scores = [&] { c.finish(scores, words, entry); };
-        const bool moved = softmax.update(scores, weights, rescale, plain_now, finish_scores, [&] {
-          wait_for_products<0>();
-          pin(out);
-          pin(weights);
-          supply.give_back_values();
-        });
-        if (moved) scale_results(out, rescale);
-      }
-      if (i == count) {
-        supply.give_back_query();
-        query_in_use = false;
-      }
-      supply.wait_for_values();
-      products_fence();
-      accumulate_values(out, weights, supply.values());
-      close_product_group();
-      wait_for_products<0>();
-      pin(out);
-      supply.give_back_values();
+        supply.give_back_values(i > run_start);
+      });
+      if (moved) scale_results(out, rescale);
     }
-    if (query_in_use) supply.give_back_query();
     // The item is read again: what only its end needs would else stay in registers.
     const WorkItem& done = exchange.items.item[slot.index];
     bool spoilt;
