@@ -520,13 +520,14 @@ __device__ __forceinline__ void scale_results(float (&out)[padded_v / 2], const 
 __device__ __forceinline__ void finish_rows(const Consumer& c, RunningSoftmax& softmax,
                                             const float (&out)[padded_v / 2]) {
   softmax.finish();
+  const float maximum[2] = {c.scale.natural(softmax.reference[0]), c.scale.natural(softmax.reference[1])};
+  float factor[2];
+  end_rows(c.p, c.b, c.h, c.first_q, maximum, softmax.sum, factor);
   unsigned short* const matrix = matrix_of(c.p.out, c.b, c.h);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int q = c.first_q + 8 * half;
-    const RowEnd end = end_row(c.p, c.h, c.scale.natural(softmax.reference[half]), softmax.sum[half]);
-    store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, end.factor, q < c.p.q_len, head_dim_v);
-    if (c.p.lse.data != nullptr && c.column == 0 && q < c.p.q_len) *row_value(c.p.lse, c.b, c.h, q) = end.lse;
+    store_row<padded_v>(matrix + q * c.p.out.stride_row, out, half, factor[half], q < c.p.q_len, head_dim_v);
   }
 }
 

@@ -192,6 +192,9 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
   wait_for_copies<0>();
 
   softmax.finish();
+  const float maximum[2] = {softmax.maximum[0] * natural_per_score, softmax.maximum[1] * natural_per_score};
+  float factor[2];
+  end_rows(p, b, h, first_q, maximum, softmax.sum, factor);
   unsigned short* const out_matrix = matrix_of(p.out, b, h);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -199,15 +202,13 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::threads_per_block
     const int first = 2 * half;
     if (q >= p.q_len) continue;
     const bool saw_nothing = softmax.sum[half] == 0.f;
-    const RowEnd end = end_row(p, h, softmax.maximum[half] * natural_per_score, softmax.sum[half]);
-    if (p.lse.data != nullptr && place.column == 0) *row_value(p.lse, b, h, q) = end.lse;
 #pragma unroll
     for (int n = 0; n < value_blocks; ++n) {
       const int d = n * 8 + place.column;
       if (d >= head_dim_v) continue;
       const float low = saw_nothing ? 0.f : out[n][first];
       const float high = saw_nothing ? 0.f : out[n][first + 1];
-      store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low * end.factor, high * end.factor);
+      store_pair<is_bf16, aligned>(out_matrix + q * p.out.stride_row + d, low * factor[half], high * factor[half]);
     }
   }
   if (!non_finite_values) return;

@@ -53,14 +53,30 @@ __device__ __forceinline__ RowEnd end_row(const AttentionParameters& p, int h, f
   if (p.sink.data != nullptr) {
     const float sink = *row_value(p.sink, 0, h, 0);
     if (sink != minus_infinity()) {
-      const float largest = fmaxf(maximum, sink);
-      weight = maximum == largest ? 1.f : expf(maximum - largest);
-      sum = sum * weight + (sink == largest ? 1.f : expf(sink - largest));
-      maximum = largest;
+      const float smaller = maximum == sink ? 1.f : expf(-fabsf(maximum - sink));  // of the two, by the larger one
+      weight = maximum >= sink ? 1.f : smaller;
+      sum = sum * weight + (maximum >= sink ? smaller : 1.f);
+      maximum = fmaxf(maximum, sink);
     }
   }
   if (sum == 0.f) return {0.f, minus_infinity()};
   return {weight / sum, maximum + logf(sum)};
+}
+
+/// By all lanes of a warp: ends a lane's two rows, from `first_q` on eight apart, and writes the LSE of those that
+/// there are. Four lanes share two rows, and have the same `maximum`, in natural units, and `sum` of each: every lane
+/// ends one of them, so that what that takes stands once in the code. `factor`: of the products of their weights and
+/// values.
+__device__ __forceinline__ void end_rows(const AttentionParameters& p, int b, int h, int first_q,
+                                         const float (&maximum)[2], const float (&sum)[2], float (&factor)[2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+  const bool lower = lane % 2 != 0;
+  const RowEnd end = end_row(p, h, lower ? maximum[1] : maximum[0], lower ? sum[1] : sum[0]);
+  const float other = __shfl_xor_sync(0xffffffffu, end.factor, 1);
+  factor[0] = lower ? other : end.factor;
+  factor[1] = lower ? end.factor : other;
+  const int q = lower ? first_q + 8 : first_q;
+  if (p.lse.data != nullptr && lane < 2 && q < p.q_len) *row_value(p.lse, b, h, q) = end.lse;
 }
 
 /// The tiles that one row of tiles visits, or a portion of them: of all tiles, or of a plan's list.
