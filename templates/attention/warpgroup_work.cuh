@@ -88,6 +88,7 @@ __device__ __forceinline__ void store_row(unsigned short* row, const float (&val
                                           float factor, bool inside, int head_dim) {
   constexpr int blocks = columns / 8;
   const int lane = static_cast<int>(threadIdx.x) % 4;
+  EightElements* const to = reinterpret_cast<EightElements*>(row) + lane;
 #pragma unroll
   for (int first = 0; first < blocks; first += 4) {
     u32 pairs[4] = {};
@@ -99,10 +100,7 @@ __device__ __forceinline__ void store_row(unsigned short* row, const float (&val
       }
     }
     transpose_among_four(pairs);
-    const int d = (first + lane) * 8;
-    if (inside && d < head_dim) {
-      *reinterpret_cast<EightElements*>(row + d) = EightElements{{pairs[0], pairs[1], pairs[2], pairs[3]}};
-    }
+    if (inside && (first + lane) * 8 < head_dim) to[first] = EightElements{{pairs[0], pairs[1], pairs[2], pairs[3]}};
   }
 }
 
