@@ -246,7 +246,7 @@ struct ScoreScale {
   __device__ __forceinline__ float natural(float score) const { return multiply ? score : score * scale; }
 };
 
-/// Ranges of visible keys of a lane's two rows, where the mask has them.
+/// Ranges of visible keys of a lane's two rows, where the mask has them. They end with the keys at the latest.
 struct RowRanges {
   static constexpr int count = MaskProgram::row_ranges > 0 ? MaskProgram::row_ranges : 1;
   int begin[2][count];
@@ -272,6 +272,8 @@ struct Consumer {
       for (int half = 0; half < 2; ++half) {
         MaskProgram::ranges_of_row(mask, b, h, first_q + 8 * half, p.q_len, p.kv_len, ranges.begin[half],
                                    ranges.end[half]);
+#pragma unroll
+        for (int& end : ranges.end[half]) end = end < p.kv_len ? end : p.kv_len;
       }
     }
   }
@@ -319,12 +321,12 @@ struct Consumer {
 #pragma unroll
       for (int word = 0; word < words_per_lane_row; ++word) {
         u32& flags = words.row[half][word];
-        if (entry.mask == full_tile) {
-          flags = 0xffffffffu;
-        } else if constexpr (lowering == Lowering::row_ranges) {
+        if constexpr (lowering == Lowering::row_ranges) {
           flags = flags_of_ranges(half, word, first_k + column);
+        } else {
+          if (entry.mask == full_tile) flags = 0xffffffffu;
+          if (tail) flags &= columns_below(p.kv_len - first_k - column, word);
         }
-        if (tail) flags &= columns_below(p.kv_len - first_k - column, word);
       }
 #pragma unroll
       for (int e = 0; e < elements_per_row; ++e) {
