@@ -60,7 +60,7 @@ __device__ __forceinline__ RowEnd end_row(const AttentionParameters& p, int h, f
     }
   }
   if (sum == 0.f) return {0.f, minus_infinity()};
-  return {__fdividef(weight, sum), maximum + logf(sum)};
+  return {weight * reciprocal_fast(sum), maximum + logf(sum)};
 }
 
 /// By all lanes of a warp: ends a lane's two rows, from `first_q` on eight apart, and writes the LSE of those that

@@ -34,6 +34,14 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return result;
 }
 
+/// 1 / x to within one unit of the last place, for every x: `__fdividef` gives 0 where x is 2^126 or more. PTX ISA:
+/// rcp.approx.
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 /// Binary logarithm of a normal number, to about 22 bits. PTX ISA: lg2.approx.
 __device__ __forceinline__ float log2_fast(float x) {
   float result;

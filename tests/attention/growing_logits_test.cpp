@@ -50,9 +50,9 @@ TEST_P(GrowingLogits, LogitsThatGrowFromTileToTileKeepTheirWeights) {
   }
 }
 
-// e^300 is past the range of binary32.
+// e^300 is past the range of binary32; e^87.5, twice, is in the last binade of it.
 TEST_P(GrowingLogits, ALogitOutOfRangeOfAllBeforeItTakesTheWeight) {
-  for (const double jump : {80.0, 300.0, 20480.0}) {
+  for (const double jump : {80.0, 87.5, 300.0, 20480.0}) {
     SCOPED_TRACE(jump);
     for (const Scenario& scenario : scenarios()) {
       expect_passes(scenario, inputs_with(

@@ -43,5 +43,6 @@ inline float widen(unsigned short bits) {
 }
 
 inline float exp2_fast(float x) { return std::exp2(x); }
+inline float reciprocal_fast(float x) { return 1.f / x; }
 
 }  // namespace flashspan_device
