@@ -8,7 +8,7 @@ namespace flashspan_device {
 
 constexpr int64 smallest_integer = static_cast<int64>(0x8000000000000000ull);
 constexpr int64 largest_integer = 0x7fffffffffffffffll;
-constexpr int64 max_lookup_box = 1024;
+constexpr unsigned int max_lookup_box = 1024;
 constexpr int64 max_analysed_trips = 256;
 
 struct Interval {
@@ -174,26 +174,31 @@ struct Box {
 template <int rank>
 __device__ __forceinline__ Interval lookup_range(const LookupTensor& tensor, Box<rank> box) {
   bool may_be_outside = false;
-  int64 count = 1;
+  unsigned int count = 1;
   int64 first = 0;  // offset of the first element
-  int counts[rank];
+  unsigned int counts[rank];
 #pragma unroll
   for (int axis = 0; axis < rank; ++axis) {
-    const int64 extent = tensor.extent[axis];
-    may_be_outside = may_be_outside || box.at[axis].lo < 0 || box.at[axis].hi >= extent;
-    box.at[axis] = {larger(box.at[axis].lo, 0), smaller(box.at[axis].hi, extent - 1)};
-    if (box.at[axis].lo > box.at[axis].hi) return single(0);
-    first += box.at[axis].lo * tensor.stride[axis];
-    const bool broadcast = tensor.stride[axis] == 0;
-    counts[axis] = broadcast ? 1 : static_cast<int>(smaller(box.at[axis].hi - box.at[axis].lo + 1, max_lookup_box + 1));
+    const Interval index = box.at[axis];
+    const int extent = tensor.extent[axis];
+    may_be_outside = may_be_outside || index.lo < 0 || index.hi >= extent;
+    if (extent == 0 || index.hi < 0 || index.lo >= extent) return single(0);
+    const int lo = index.lo < 0 ? 0 : static_cast<int>(index.lo);
+    const int hi = index.hi >= extent ? extent - 1 : static_cast<int>(index.hi);
+    first += lo * tensor.stride[axis];
+    // The compiler knows batch and head to be single: their axes cost no division.
+    const bool is_one_element = index.lo == index.hi || tensor.stride[axis] == 0;
+    const unsigned int indices = static_cast<unsigned int>(hi - lo) + 1;
+    counts[axis] = is_one_element ? 1 : indices <= max_lookup_box ? indices : max_lookup_box + 1;
     count = count > max_lookup_box ? count : count * counts[axis];
   }
   Interval elements = {-2147483648ll, 2147483647ll};
   if (count <= max_lookup_box) {
     int lowest = 2147483647;
     int highest = -2147483647 - 1;
-    for (int i = static_cast<int>(threadIdx.x) % 32; i < static_cast<int>(count); i += 32) {
-      int rest = i;
+#pragma unroll 4  // in flight together
+    for (unsigned int i = threadIdx.x % 32; i < count; i += 32) {
+      unsigned int rest = i;
       int64 offset = first;
 #pragma unroll
       for (int axis = rank - 1; axis > 0; --axis) {
