@@ -51,7 +51,7 @@ ROOMS = (
     Room("templates/tile", ("templates/ptx",)),
     Room("templates/mask", ("templates/ptx", DEVICE_PARAMETERS)),
     Room("templates/generated", ("templates/ptx", "templates/mask")),
-    Room("templates/plan", ("templates/mask", "templates/generated", DEVICE_PARAMETERS)),
+    Room("templates/plan", ("templates/ptx", "templates/mask", "templates/generated", DEVICE_PARAMETERS)),
     Room("templates/attention", ("templates/ptx", "templates/tile", "templates/mask", "templates/generated")),
     Room("templates/lint", anything=True),
     Room("cache", (CORE,), STD + ("system", "xxhash.h")),

@@ -106,7 +106,7 @@ ProgramText attention_program(const KernelSpec& spec) {
 
 /// Of a spec with a mask.
 ProgramText planner_program(const KernelSpec& spec) {
-  ProgramText program{"planner", "#include \"plan/plan_tiles.cuh\"\n", {entry_plan_classify, entry_plan_lists}};
+  ProgramText program{"planner", "#include \"plan/plan_tiles.cuh\"\n", {entry_plan_tiles}};
   if (spec.lowering == mask::LoweringKind::interpreted) {
     program.main += "#include \"plan/program.cuh\"\n";
     program.entry_points.emplace_back(entry_plan_program);

@@ -13,11 +13,10 @@ namespace flashspan::kernel {
 ///   backward: attention_backward_delta, attention_backward_sink; mma: attention_backward_dq,
 ///             attention_backward_dkdv; hopper: attention_backward_tiles, attention_backward_query_gradient;
 ///             with score gradients: attention_backward_score_clear, _sum and _round
-/// and the second, which there is unless the lowering is `none`, the planner's two, and plan_program if it is
+/// and the second, which there is unless the lowering is `none`, plan_tiles, and plan_program if it is
 /// `interpreted`. Apart, they are compiled at the same time: NVRTC compiles a program in one thread.
 inline constexpr const char* entry_plan_program = "plan_program";
-inline constexpr const char* entry_plan_classify = "plan_classify";
-inline constexpr const char* entry_plan_lists = "plan_lists";
+inline constexpr const char* entry_plan_tiles = "plan_tiles";
 inline constexpr const char* entry_forward = "attention_forward";
 inline constexpr const char* entry_backward_delta = "attention_backward_delta";
 inline constexpr const char* entry_backward_sink = "attention_backward_sink";

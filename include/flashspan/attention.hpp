@@ -41,7 +41,8 @@ struct ForwardCall {
   const Mask* mask = nullptr;    ///< null: every key is visible
   const Score* score = nullptr;  ///< null: scores are used as they are
   std::optional<float> scale;    ///< default 1 / sqrt(D)
-  void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device
+  void* workspace = nullptr;     ///< at least workspace_bytes(call) bytes on the device, whatever they hold; of one
+                                 ///< call at a time: calls that may run together need one each
   std::int64_t workspace_bytes = 0;
   TilePlan* plan = nullptr;        ///< null: every call plans its tiles; else see TilePlan
   std::optional<TileConfig> tile;  ///< default: a tuned one (tuning.hpp), else that of the built-in table

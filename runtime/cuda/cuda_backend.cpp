@@ -40,7 +40,7 @@ Result<void> prepare(const DriverApi& driver, const KernelSpec& spec, const Laun
   const PlanSize size = plan_size(spec, args);
   auto grids = launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
-  if (args.planned) grids->plan_program = grids->plan_classify = grids->plan_lists = 0;
+  if (args.planned) grids->plan_program = grids->plan_tiles = 0;
   const WorkspaceLayout layout = workspace_layout(spec, args.shape, size, score_sums(args));
   if (auto large = backend::check_workspace(args.workspace, args.workspace_bytes, layout.bytes); !large) return large;
   const auto mask = program_arguments("mask", args.mask_program, args.mask_bindings);
@@ -202,9 +202,8 @@ Result<void> CudaBackend::run(backend::LoadedKernel& kernel, const KernelSpec& s
   constexpr int rounding_threads = 256;
   const std::int64_t query_gradient_blocks =
       spec.two_passes ? std::min(grids.backward_query_gradient, most_blocks) : grids.backward_query_gradient;
-  const std::array<Step, 9> steps{
-      {{EntryPoint::plan_classify, grids.plan_classify, plan_threads},
-       {EntryPoint::plan_lists, grids.plan_lists, plan_threads},
+  const std::array<Step, 8> steps{
+      {{EntryPoint::plan_tiles, grids.plan_tiles, plan_threads},
        {EntryPoint::forward, std::min(grids.forward, most_blocks), threads},
        {EntryPoint::backward_delta, grids.backward_delta, delta_threads},
        {EntryPoint::backward_sink, sink_blocks, delta_threads},

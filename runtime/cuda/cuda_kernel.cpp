@@ -17,10 +17,8 @@ const char* name_of(EntryPoint entry) {
   switch (entry) {
     case EntryPoint::plan_program:
       return kernel::entry_plan_program;
-    case EntryPoint::plan_classify:
-      return kernel::entry_plan_classify;
-    case EntryPoint::plan_lists:
-      return kernel::entry_plan_lists;
+    case EntryPoint::plan_tiles:
+      return kernel::entry_plan_tiles;
     case EntryPoint::forward:
       return kernel::entry_forward;
     case EntryPoint::backward_delta:
@@ -78,7 +76,7 @@ EntryPoints attention_entry_points(const kernel::KernelSpec& spec) {
 }
 
 EntryPoints planner_entry_points(const kernel::KernelSpec& spec) {
-  EntryPoints entries{{EntryPoint::plan_classify, 0}, {EntryPoint::plan_lists, 0}};
+  EntryPoints entries{{EntryPoint::plan_tiles, 0}};
   if (spec.lowering == mask::LoweringKind::interpreted) entries.emplace_back(EntryPoint::plan_program, 0);
   return entries;
 }

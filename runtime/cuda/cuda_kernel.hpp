@@ -18,8 +18,7 @@ namespace flashspan::cuda {
 
 enum class EntryPoint {
   plan_program,
-  plan_classify,
-  plan_lists,
+  plan_tiles,
   forward,
   backward_delta,
   backward_sink,

@@ -75,8 +75,13 @@ void place_in_workspace(AttentionParameters& parameters, const kernel::KernelSpe
   if (spec.direction == Direction::backward) parameters.by_key = lists(layout.by_key, layout.key_bits);
   int* const counters = static_cast<int*>(at(layout.counters));
   parameters.next_item = reinterpret_cast<unsigned*>(counters);
-  parameters.scratch = {static_cast<unsigned*>(at(layout.undecided)), counters + 1, counters + 2,
-                        counters + 2 + 2 * size.lists()};
+  parameters.scratch = {.shares = static_cast<unsigned long long*>(at(layout.shares)),
+                        .undecided = static_cast<unsigned*>(at(layout.undecided)),
+                        .counters = counters,
+                        .counter_count = static_cast<int>(layout.counters.bytes / std::int64_t{sizeof(*counters)}),
+                        .slots_taken = counters + 1,
+                        .groups_listed = counters + 2,
+                        .open_tiles = counters + 2 + 2 * size.lists()};
 }
 
 /// Query heads that work at a time: those of as many key heads as the L2 cache holds keys and values of, half of the

@@ -39,14 +39,25 @@ Result<void> check_grid(const char* entry, std::int64_t grid) {
                "at most 2147483647 blocks: split the batch or the heads over several calls", ""};
 }
 
-/// See the entry points in templates/plan.
+/// The planner counts over all lists in 32 bits: patches and the words that say which of their tiles are undecided, and
+/// groups of rows.
+Result<void> check_plan(const kernel::KernelSpec& spec, const PlanSize& plan) {
+  constexpr std::int64_t most = std::int64_t{1} << 29;
+  const std::int64_t counted = std::max(plan.patches(), plan.row_groups(spec.direction));
+  if (blocks(counted, plan.heads, plan.batch) <= most) return {};
+  return Error{
+      ErrorCode::unsupported, "tile plan",
+      "more than 536870912 patches of 8 x 8 tiles (tiles x heads x batch, as far as the mask tells them apart)",
+      "at most 536870912: split the batch or the heads over several calls", ""};
+}
+
+/// See templates/plan/plan_tiles.cuh.
 void plan_grids(LaunchGrids& grids, const kernel::KernelSpec& spec, const PlanSize& plan) {
   const std::int64_t groups = blocks(plan.row_groups(spec.direction), plan.heads, plan.batch);
   if (groups == 0) return;
   grids.plan_program = spec.lowering == mask::LoweringKind::interpreted ? 1 : 0;
-  grids.plan_classify = blocks(std::max<std::int64_t>(plan.patches(), 1), plan.heads, plan.batch);
   const std::int64_t tiles = blocks(plan.query_tiles * plan.key_tiles, plan.heads, plan.batch);
-  grids.plan_lists = std::min(std::max(tiles, groups), most_list_blocks);
+  grids.plan_tiles = std::min<std::int64_t>(std::max(tiles, groups), most_plan_blocks);
 }
 
 /// Blocks of attention_backward_delta: rows of all heads and batches together, as they stand in delta.
@@ -92,6 +103,7 @@ int score_sum_threads(const kernel::KernelSpec& spec) {
 
 Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan) {
   if (const auto fits = check_sizes(shape); !fits) return fits.error();
+  if (const auto fits = check_plan(spec, plan); !fits) return fits.error();
   const std::int64_t query_tiles = divide_up(shape.q_len, spec.tile.block_m);
   const std::int64_t key_tiles = divide_up(shape.kv_len, spec.tile.block_n);
 
@@ -107,8 +119,7 @@ Result<LaunchGrids> launch_grids(const kernel::KernelSpec& spec, const Attention
       break;
   }
   for (const auto& [entry, grid] :
-       {std::pair{kernel::entry_plan_classify, grids.plan_classify}, std::pair{kernel::entry_forward, grids.forward},
-        std::pair{kernel::entry_backward_delta, grids.backward_delta},
+       {std::pair{kernel::entry_forward, grids.forward}, std::pair{kernel::entry_backward_delta, grids.backward_delta},
         std::pair{kernel::entry_backward_dq, grids.backward_dq},
         std::pair{kernel::entry_backward_dkdv, grids.backward_dkdv},
         std::pair{kernel::entry_backward_tiles, grids.backward_tiles},

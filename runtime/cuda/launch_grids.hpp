@@ -12,22 +12,20 @@
 
 namespace flashspan::cuda {
 
-/// Threads of a block of the planner's kernels, and of attention_backward_delta and attention_backward_sink (one block
+/// Threads of a block of the planner, and of attention_backward_delta and attention_backward_sink (one block
 /// a head).
 using flashspan_device::delta_threads;
 using flashspan_device::plan_threads;
 inline constexpr int threads_per_warp = 32;
-/// plan_lists takes any number of blocks, which share the work evenly: best as many as run at once. An SM of an H200,
-/// which has 132, holds four of some 60 registers a thread.
-inline constexpr std::int64_t most_list_blocks = std::int64_t{4} * 132;
-/// The same of the kernels that go over the elements of score gradients.
+/// Most blocks of the planner, and of the kernels that go over the elements of score gradients: about as many as run at
+/// once.
+using flashspan_device::most_plan_blocks;
 inline constexpr std::int64_t most_element_blocks = std::int64_t{8} * 132;
 
 /// Blocks of each kernel; 0: nothing to do, or not of this direction.
 struct LaunchGrids {
   std::int64_t plan_program = 0;  ///< of interpreted masks
-  std::int64_t plan_classify = 0;
-  std::int64_t plan_lists = 0;
+  std::int64_t plan_tiles = 0;
   std::int64_t forward = 0;
   std::int64_t backward_delta = 0;
   std::int64_t backward_sink = 0;  ///< for calls that ask for the sink's gradient

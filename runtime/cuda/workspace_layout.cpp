@@ -82,6 +82,7 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   if (backward) place(layout.key_bits, layout.bit_slots, bytes_per_key_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);
   const bool has_rows = plan.lists() * (plan.query_tiles + plan.key_tiles) > 0;
+  place(layout.shares, has_rows ? 1 : 0, sizeof(unsigned long long));
   place(layout.counters, has_rows ? 2 + plan.lists() * (2 + plan.row_groups(spec.direction)) : 0, word);
   layout.split = split_size(spec, shape);
   // Results, and two maxima and sums of each of 32 lanes.

@@ -18,7 +18,7 @@ struct PlanSize {
 
   [[nodiscard]] std::int64_t lists() const { return batch * heads; }
   [[nodiscard]] std::int64_t tiles() const { return lists() * query_tiles * key_tiles; }
-  /// Blocks of plan_classify that the tiles of one list take.
+  /// Of tiles that the planner classifies together, of one list.
   [[nodiscard]] std::int64_t patches() const;
   /// Groups of rows that are listed together, of one list (flashspan_device::RowGroup).
   [[nodiscard]] std::int64_t row_groups(Direction direction) const;
@@ -55,6 +55,7 @@ struct WorkspaceLayout {
   WorkspacePart key_bits;      ///< backward: u32 [bit_slots, 4 block_n]
   std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
   WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
+  WorkspacePart shares;        ///< u64, of the planner's blocks
   WorkspacePart counters;      ///< i32: next_item, slots_taken, groups_listed [2, batch, heads], open_tiles
   WorkspacePart partials;      ///< split forward: f32 [portions, warps, floats of 16 rows and their statistics]
   WorkspacePart tickets;       ///< split forward: i32 [rows, warps]

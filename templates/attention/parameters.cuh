@@ -126,11 +126,14 @@ struct TilePlanArguments {
   int plan_heads;      // 1 if the mask does not depend on h
 };
 
-// What the kernels of the planner hand on to one another.
+// What the blocks of the planner hand on to one another.
 struct PlanScratch {
-  unsigned int* undecided;  // [plan_batch, plan_heads, patches, words_per_patch]: a bit per tile left to evaluate
-  int* slots_taken;         // bit tiles asked for
-  int* groups_listed;       // [2, plan_batch, plan_heads]: row groups whose lists are written, by query and by key
+  unsigned long long* shares;  // of the classification: WorkShares::word
+  unsigned int* undecided;     // [plan_batch, plan_heads, patches, words_per_patch]: a bit per tile left to evaluate
+  int* counters;               // next_item and the following ones, which stand one behind the other
+  int counter_count;
+  int* slots_taken;    // bit tiles asked for
+  int* groups_listed;  // [2, plan_batch, plan_heads]: row groups whose lists are written, by query and by key
   int* open_tiles;  // [plan_batch, plan_heads, row groups], by query and then by key if those are planned: tiles left
                     // to evaluate, less those that have been
 };
@@ -179,10 +182,14 @@ struct AttentionParameters {
   SplitArguments split;
 };
 
-// Threads of a block of the planner's kernels, and of those in backward_rows.cuh.
+// Threads of a block of the planner, and of the kernels in backward_rows.cuh.
 constexpr int plan_threads = 256;
 constexpr int delta_threads = 256;
 constexpr int delta_lanes_per_row = 16;  // in the hopper family; a lane reads eight elements
+
+// Blocks of the planner share its work evenly, so these are best as many as run at once: an SM of an H200, which has
+// 132, holds four of up to 64 registers a thread.
+constexpr int most_plan_blocks = 4 * 132;
 
 // A block of the planner works on a patch of tiles, or on the rows of tiles that a row or a column of patches has: a
 // group of rows, a warp each.

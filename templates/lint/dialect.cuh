@@ -32,6 +32,8 @@ extern const __device__ ThreeUnsigned gridDim;
 __device__ float atomicAdd(float* to, float value);
 __device__ unsigned long long atomicAdd(unsigned long long* to, unsigned long long value);
 __device__ unsigned long long atomicOr(unsigned long long* to, unsigned long long bits);
+__device__ unsigned long long atomicCAS(unsigned long long* word, unsigned long long expected,
+                                        unsigned long long value);
 
 extern "C" {
 __device__ void __syncthreads();

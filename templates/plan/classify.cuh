@@ -1,9 +1,10 @@
-// classify.cuh -- the planner's first kernel: interval analysis of every tile. What a lookup can give over a row or a
+// classify.cuh -- the planner's first half: interval analysis of every tile. What a lookup can give over a row or a
 // column of tiles is found once for a patch of tiles, so that a tile itself costs one thread a few comparisons.
 #pragma once
 
 #include "generated/mask_program.cuh"
 #include "plan/tile_grid.cuh"
+#include "plan/work_shares.cuh"
 
 namespace flashspan_device {
 
@@ -16,31 +17,31 @@ struct PatchRanges {
   Interval rows[patch_side][held<MaskProgram::row_lookups>];
   Interval columns[patch_side][held<MaskProgram::column_lookups>];
 
-  /// A warp for each row and column; a block barrier has to follow.
+  /// A warp for each row and each column; a block barrier has to follow.
   __device__ __forceinline__ void find(const TileGrid& grid, const ProgramArguments& mask, const TilePlace& first) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    static_assert(patch_side == plan_threads / 32, "a row and a column for each warp");
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const bool first_lane = threadIdx.x % 32 == 0;
     const Interval b = single(grid.batch_of(first.list));
     const Interval h = single(grid.head_of(first.list));
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < patch_side; i += plan_threads / 32) {
-      const TilePlace row = {first.list, first.query_tile + i, first.key_tile};
-      if (MaskProgram::row_lookups > 0 && grid.holds(row)) {
-        const TileExtent at = grid.extent(row);
-        Interval found[held<MaskProgram::row_lookups>];
-        MaskProgram::analyse_row(mask, found, b, h, Interval{at.first_q, at.first_q + at.rows - 1}, grid.q_len,
-                                 grid.kv_len);
-        for (int n = 0; n < MaskProgram::row_lookups; ++n) {
-          if (lane == 0) rows[i][n] = found[n];
-        }
+    const TilePlace row = {first.list, first.query_tile + warp, first.key_tile};
+    if (MaskProgram::row_lookups > 0 && grid.holds(row)) {
+      const TileExtent at = grid.extent(row);
+      Interval found[held<MaskProgram::row_lookups>];
+      MaskProgram::analyse_row(mask, found, b, h, Interval{at.first_q, at.first_q + at.rows - 1}, grid.q_len,
+                               grid.kv_len);
+      for (int n = 0; n < MaskProgram::row_lookups; ++n) {
+        if (first_lane) rows[warp][n] = found[n];
       }
-      const TilePlace column = {first.list, first.query_tile, first.key_tile + i};
-      if (MaskProgram::column_lookups > 0 && grid.holds(column)) {
-        const TileExtent at = grid.extent(column);
-        Interval found[held<MaskProgram::column_lookups>];
-        MaskProgram::analyse_column(mask, found, b, h, Interval{at.first_k, at.first_k + at.columns - 1}, grid.q_len,
-                                    grid.kv_len);
-        for (int n = 0; n < MaskProgram::column_lookups; ++n) {
-          if (lane == 0) columns[i][n] = found[n];
-        }
+    }
+    const TilePlace column = {first.list, first.query_tile, first.key_tile + warp};
+    if (MaskProgram::column_lookups > 0 && grid.holds(column)) {
+      const TileExtent at = grid.extent(column);
+      Interval found[held<MaskProgram::column_lookups>];
+      MaskProgram::analyse_column(mask, found, b, h, Interval{at.first_k, at.first_k + at.columns - 1}, grid.q_len,
+                                  grid.kv_len);
+      for (int n = 0; n < MaskProgram::column_lookups; ++n) {
+        if (first_lane) columns[warp][n] = found[n];
       }
     }
   }
@@ -57,39 +58,14 @@ __device__ __forceinline__ TileClass classify_tile(const TileGrid& grid, const P
                                Interval{at.first_k, at.first_k + at.columns - 1}, grid.q_len, grid.kv_len);
 }
 
-/// Counters of later kernels, which a workspace does not come with. By the whole grid: a list's first block clears the
-/// list's.
-__device__ __forceinline__ void clear_counters(const AttentionParameters& p, const TileGrid& grid) {
-  const int block = static_cast<int>(blockIdx.x);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int blocks_per_list = grid.patches > 0 ? grid.patches : 1;
-  if (block % blocks_per_list != 0) return;
-  const int list = block / blocks_per_list;
-  if (thread == 0) {
-    if (block == 0) *p.scratch.slots_taken = 0;
-    if (block == 0) *p.next_item = 0;
-    p.scratch.groups_listed[list] = 0;
-    p.scratch.groups_listed[grid.lists + list] = 0;
-  }
-  int* const open_tiles = p.scratch.open_tiles + static_cast<long long>(list) * grid.groups_per_list();
-  for (int i = thread; i < grid.groups_per_list(); i += plan_threads) open_tiles[i] = 0;
-}
-
-}  // namespace flashspan_device
-
-/// One block per patch of every list; one per list if there is no tile. Settles the tiles that the analysis decides and
+/// By the whole block, which has passed a barrier since the last patch. Settles the tiles that the analysis decides and
 /// marks the others in scratch.undecided.
-extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
-    plan_classify(const __grid_constant__ flashspan_device::AttentionParameters p,
-                  const __grid_constant__ flashspan_device::ProgramArguments mask) {
-  using namespace flashspan_device;
+__device__ __forceinline__ void classify_patch(const AttentionParameters& p, const TileGrid& grid,
+                                               const ProgramArguments& mask, int patch) {
   __shared__ PatchRanges ranges;
   __shared__ TileClass classes[patch_tiles];
-  const TileGrid grid(p);
   const int thread = static_cast<int>(threadIdx.x);
-  clear_counters(p, grid);
-  if (grid.patches == 0) return;
-  const TilePlace first = grid.first_tile(blockIdx.x);
+  const TilePlace first = grid.first_tile(patch);
   ranges.find(grid, mask, first);
   __syncthreads();
   if constexpr (MaskProgram::lookups_by_tile) {
@@ -114,7 +90,32 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
     if (!undecided) settle(p, grid, place, found == TileClass::full ? full_tile : empty_tile, 0);
   }
   const unsigned int word = __ballot_sync(0xffffffffu, undecided);
-  if (thread % 32 == 0) {
-    p.scratch.undecided[static_cast<long long>(blockIdx.x) * words_per_patch + thread / 32] = word;
-  }
+  if (thread % 32 == 0) p.scratch.undecided[patch * words_per_patch + thread / 32] = word;
 }
+
+/// By every block of the grid. For a block that comes out of it, all tiles are classified and all counters are 0.
+__device__ __forceinline__ void classify_tiles(const AttentionParameters& p, const TileGrid& grid,
+                                               const ProgramArguments& mask) {
+  __shared__ int share;
+  const WorkShares shares = {p.scratch.shares, static_cast<int>(gridDim.x)};
+  const bool first_thread = threadIdx.x == 0;
+  if (first_thread) share = shares.first();
+  __syncthreads();
+  while (share < shares.count) {
+    for (int i = share * plan_threads + static_cast<int>(threadIdx.x); i < p.scratch.counter_count;
+         i += shares.count * plan_threads) {
+      p.scratch.counters[i] = 0;
+    }
+    for (int patch = share; patch < grid.lists * grid.patches; patch += shares.count) {
+      classify_patch(p, grid, mask, patch);
+      __syncthreads();
+    }
+    __syncthreads();
+    if (first_thread) share = shares.next();
+    __syncthreads();
+  }
+  if (first_thread) shares.wait_for_all();
+  __syncthreads();
+}
+
+}  // namespace flashspan_device

@@ -1,5 +1,5 @@
 // counters.cuh -- how blocks of one kernel hand on work: by counters, of which the last block to add goes on with what
-// all others have written. None of them ever waits.
+// all others have written.
 #pragma once
 
 namespace flashspan_device {
@@ -7,9 +7,10 @@ namespace flashspan_device {
 /// By one thread of a block. The sum, this addition included. What this thread has written, and its block before its
 /// last barrier, is there for whoever adds later; and what earlier ones wrote is there for this thread, and for its
 /// block after its next barrier.
-__device__ __forceinline__ int add_release_acquire(int* counter, int change) {
+template <typename Count>
+__device__ __forceinline__ Count add_release_acquire(Count* counter, Count change) {
   __threadfence();
-  const int sum = atomicAdd(counter, change) + change;
+  const Count sum = atomicAdd(counter, change) + change;
   __threadfence();
   return sum;
 }

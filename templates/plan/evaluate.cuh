@@ -30,6 +30,7 @@ struct TileValues {
   /// By the whole block; a block barrier has to follow.
   __device__ __forceinline__ void look_up(const TileGrid& grid, const ProgramArguments& mask, int b, int h,
                                           const TileExtent& at) {
+#pragma unroll 1  // saves registers, and there are few rounds
     for (int i = static_cast<int>(threadIdx.x); i < block_m + block_n; i += plan_threads) {
       const int column = i - block_m;
       if (MaskProgram::row_lookups > 0 && column < 0) {

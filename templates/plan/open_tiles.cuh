@@ -1,4 +1,4 @@
-// open_tiles.cuh -- the planner's second kernel: evaluates the tiles that interval analysis left open, and lists the
+// open_tiles.cuh -- the planner's second half: evaluates the tiles that interval analysis left open, and lists the
 // rows. The blocks share the open tiles evenly without talking to one another: every block counts them all in one fixed
 // order and takes those whose number falls to it. The one that settles a group's last tile lists its rows when its
 // share is done.
@@ -42,10 +42,10 @@ struct OpenTiles {
   unsigned int word[words];
 
   __device__ static int place(int i) { return i * plan_threads + static_cast<int>(threadIdx.x); }
-  __device__ __forceinline__ void load(const unsigned int* undecided, long long first, long long end) {
+  __device__ __forceinline__ void load(const unsigned int* undecided, int first, int end) {
 #pragma unroll
     for (int i = 0; i < words; ++i) {
-      const long long at = first + place(i);
+      const int at = first + place(i);
       word[i] = at < end ? undecided[at] : 0;
     }
   }
@@ -55,20 +55,17 @@ struct OpenTiles {
     for (int i = 0; i < words; ++i) sum += __popc(word[i]);
     return sum;
   }
-  /// Position in scratch.undecided, in bits, of the n-th tile of this thread.
-  __device__ __forceinline__ long long position(long long first, int n) const {
-    long long found = -1;
+  /// Writes down which bits of the round tiles [begin, end) of this thread's are, the one of `begin` first.
+  __device__ __forceinline__ void write_down(int begin, int end, int* bits) const {
+    int n = 0;
 #pragma unroll
     for (int i = 0; i < words; ++i) {
-      const int here = __popc(word[i]);
-      if (n >= 0 && n < here) {
-        unsigned int rest = word[i];
-        for (int skipped = 0; skipped < n; ++skipped) rest &= rest - 1;
-        found = (first + place(i)) * 32 + __ffs(static_cast<int>(rest)) - 1;
+      const int after = n + __popc(word[i]);
+      for (unsigned int rest = after > begin && n < end ? word[i] : 0; rest != 0; rest &= rest - 1, ++n) {
+        if (n >= begin && n < end) bits[n - begin] = place(i) * 32 + __ffs(static_cast<int>(rest)) - 1;
       }
-      n -= here;
+      n = after;
     }
-    return found;
   }
 };
 
@@ -84,6 +81,9 @@ __device__ __forceinline__ int open_tiles_of(const AttentionParameters& p, const
   }
   return sum_over_block(count).all;
 }
+
+/// Most tiles that a block takes in a round: there are either most_plan_blocks, or no fewer blocks than tiles.
+constexpr int most_tiles_of_share = OpenTiles::words_per_round * 32 / most_plan_blocks + 1;
 
 /// The first of `tiles` tiles of a round that a block takes, of so many blocks.
 __device__ __forceinline__ int share_begin(int tiles, int block, int blocks) {
@@ -133,18 +133,13 @@ struct BlockProgress {
   }
 };
 
-}  // namespace flashspan_device
-
-/// Any number of blocks. Settles every tile of scratch.undecided, and writes the lists.
-extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
-    plan_lists(const __grid_constant__ flashspan_device::AttentionParameters p,
-               const __grid_constant__ flashspan_device::ProgramArguments mask) {
-  using namespace flashspan_device;
+/// By every block of the grid. Settles every tile of scratch.undecided, and writes the lists.
+__device__ __forceinline__ void list_tiles(const AttentionParameters& p, const TileGrid& grid,
+                                           const ProgramArguments& mask) {
   __shared__ TileValues values;
   __shared__ BlockProgress progress;
-  __shared__ long long chosen;
+  __shared__ int share[most_tiles_of_share];  // bits of the round
   __shared__ int group;
-  const TileGrid grid(p);
   const bool first_thread = threadIdx.x == 0;
   const int blocks = static_cast<int>(gridDim.x);
   if (first_thread) progress.start();
@@ -152,20 +147,20 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
     const int open = open_tiles_of(p, grid, grid.group(i));
     if (first_thread) progress.count(p, grid, grid.group(i), open);
   }
-  const long long end = static_cast<long long>(grid.lists) * grid.patches * words_per_patch;
+  const int end = grid.lists * grid.patches * words_per_patch;
   int turn = static_cast<int>(blockIdx.x);  // another block is the first in each round
-  for (long long first = 0; first < end; first += OpenTiles::words_per_round, turn = (turn + 1) % blocks) {
+  for (int first = 0; first < end; first += OpenTiles::words_per_round, turn = (turn + 1) % blocks) {
     OpenTiles open;
     open.load(p.scratch.undecided, first, end);
     const BlockSum sum = sum_over_block(open.count());
     // Neighbours, which are of one patch as a rule.
+    const int begin_of_share = share_begin(sum.all, turn, blocks);
     const int end_of_share = share_begin(sum.all, turn + 1, blocks);
-    for (int n = share_begin(sum.all, turn, blocks); n < end_of_share; ++n) {
-      const long long position = open.position(first, n - sum.before);
-      if (position >= 0) chosen = position;
-      __syncthreads();
-      const int patch = static_cast<int>(chosen / patch_tiles);
-      const int in_patch = static_cast<int>(chosen % patch_tiles);
+    open.write_down(begin_of_share - sum.before, end_of_share - sum.before, share);
+    __syncthreads();
+    for (int n = 0; n < end_of_share - begin_of_share; ++n) {
+      const int patch = first / words_per_patch + share[n] / patch_tiles;
+      const int in_patch = share[n] % patch_tiles;
       evaluate_tile(p, grid, mask, TileGrid::tile_of_patch(grid.first_tile(patch), in_patch), values);
       if (first_thread) {
         if (patch != progress.patch) progress.count_settled(p, grid);
@@ -182,3 +177,5 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::plan_threads, 1)
     list_group(p, grid, grid.group(group));
   }
 }
+
+}  // namespace flashspan_device

@@ -1,4 +1,4 @@
-// program.cuh -- before the planner's first kernel, where the mask is interpreted: its code goes from the arguments of
+// program.cuh -- before the planner, where the mask is interpreted: its code goes from the arguments of
 // this kernel into the workspace, where all others find it. No copy from host memory is queued, so that a captured call
 // keeps what it was called with.
 #pragma once

@@ -7,7 +7,7 @@
 
 namespace flashspan_device {
 
-/// TileEntry::mask of a tile without a visible pair, until plan_lists takes it out.
+/// TileEntry::mask of a tile without a visible pair, until its row is listed.
 constexpr int empty_tile = -3;
 
 struct TilePlace {
@@ -60,9 +60,9 @@ struct TileGrid {
   __device__ int head_of(int list) const { return list % heads; }
 
   /// First tile of a patch, counted over all lists.
-  __device__ TilePlace first_tile(long long patch) const {
-    const int list = static_cast<int>(patch / patches);
-    const int in_list = static_cast<int>(patch % patches);
+  __device__ TilePlace first_tile(int patch) const {
+    const int list = patch / patches;
+    const int in_list = patch % patches;
     return {list, in_list / patch_columns * patch_side, in_list % patch_columns * patch_side};
   }
   __device__ static TilePlace tile_of_patch(const TilePlace& first, int i) {

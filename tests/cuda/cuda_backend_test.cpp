@@ -84,7 +84,7 @@ TEST_F(CudaBackendCalls, LoadSetsTheSharedMemoryOfTheDeviceAndForcesTheLoad) {
   const auto forced = std::count_if(driver_.calls.begin(), driver_.calls.end(), [](const FakeDriver::Call& made) {
     return made.name == "cuKernelGetFunction" && made.context == FakeDriver::context_of(1);
   });
-  EXPECT_EQ(forced, 6) << "two of the planner, delta, sink, dq, dkdv, each with the device's context current";
+  EXPECT_EQ(forced, 5) << "the planner, delta, sink, dq, dkdv, each with the device's context current";
 }
 
 TEST_F(CudaBackendCalls, LoadAsksOnlyForKernelsThatTheModuleDefines) {
@@ -118,8 +118,7 @@ TEST_F(CudaBackendCalls, KernelsAreAskedForInTheModuleOfTheirProgram) {
   load(call.spec);
   std::vector<std::vector<std::string>> asked;
   for (const auto& [library, names] : driver_.kernels_asked_for) asked.push_back(names);
-  EXPECT_THAT(asked, ElementsAre(ElementsAre("attention_forward"),
-                                 testing::UnorderedElementsAre("plan_classify", "plan_lists")));
+  EXPECT_THAT(asked, ElementsAre(ElementsAre("attention_forward"), ElementsAre("plan_tiles")));
 }
 
 TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
@@ -159,15 +158,12 @@ TEST_F(CudaBackendCalls, ForwardPlansAndLaunchesOneKernel) {
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_forward"));
-  constexpr std::array<unsigned, 2> planner_blocks{1, 4};
-  for (std::size_t i = 0; i < planner_blocks.size(); ++i) {
-    EXPECT_EQ(driver_.launches[i].config.grid_x, planner_blocks[i]);
-    EXPECT_EQ(driver_.launches[i].config.block_x, 256u);
-    EXPECT_EQ(driver_.launches[i].config.dynamic_shared_bytes, 0u);
-  }
-  const FakeDriver::Launch& plan = driver_.launches[1];
-  const FakeDriver::Launch& forward = driver_.launches[2];
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
+  const FakeDriver::Launch& plan = driver_.launches[0];
+  EXPECT_EQ(plan.config.grid_x, 4u) << "a block a tile";
+  EXPECT_EQ(plan.config.block_x, 256u);
+  EXPECT_EQ(plan.config.dynamic_shared_bytes, 0u);
+  const FakeDriver::Launch& forward = driver_.launches[1];
   EXPECT_EQ(forward.config.grid_x, 24u);
   EXPECT_EQ(forward.config.grid_y * forward.config.grid_z, 1u);
   EXPECT_EQ(forward.config.block_x, 128u);
@@ -258,18 +254,18 @@ TEST_F(CudaBackendCalls, AHopperBackwardLaunchesItsKernelsInOrderAndDescribesThe
   call.spec.tile = {64, 128, 8, 2};
   load(call.spec);
   ASSERT_TRUE(run(call));
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
-                                      "attention_backward_tiles", "attention_backward_query_gradient"));
-  EXPECT_EQ(driver_.launches[2].config.grid_x, 96u) << "2 * 6 * 128 rows, 16 a block";
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 12u) << "2 * 3 * 2 tiles of keys";
-  EXPECT_EQ(driver_.launches[3].config.block_x, 384u);
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 24u) << "2 * 6 * 2 tiles of queries";
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_delta", "attention_backward_tiles",
+                                      "attention_backward_query_gradient"));
+  EXPECT_EQ(driver_.launches[1].config.grid_x, 96u) << "2 * 6 * 128 rows, 16 a block";
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 12u) << "2 * 3 * 2 tiles of keys";
+  EXPECT_EQ(driver_.launches[2].config.block_x, 384u);
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 24u) << "2 * 6 * 2 tiles of queries";
   ASSERT_EQ(driver_.tensor_maps.size(), 4u);
   EXPECT_EQ(driver_.tensor_maps[0].box[1], 64u) << "query";
   EXPECT_EQ(driver_.tensor_maps[1].box[1], 128u) << "key";
   EXPECT_EQ(driver_.tensor_maps[3].address, call.args.out_gradient.data);
   EXPECT_EQ(driver_.tensor_maps[3].box[1], 64u);
-  const auto& parameters = driver_.launches[3].attention;
+  const auto& parameters = driver_.launches[2].attention;
   EXPECT_EQ(parameters.statistics_rows, 128);
   EXPECT_NE(parameters.shifted_lse, nullptr);
   EXPECT_NE(parameters.query_gradient_sums, nullptr);
@@ -284,16 +280,16 @@ TEST_F(CudaBackendCalls, AHopperBackwardInTwoPassesHasPersistentBlocksInBoth) {
   call.set_shape({2, 66, 33, 500, 600, 128, 128});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
-                                      "attention_backward_tiles", "attention_backward_query_gradient"));
-  for (const std::size_t pass : {std::size_t{3}, std::size_t{4}}) {
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_delta", "attention_backward_tiles",
+                                      "attention_backward_query_gradient"));
+  for (const std::size_t pass : {std::size_t{2}, std::size_t{3}}) {
     const auto& launch = driver_.launches[pass];
     EXPECT_EQ(launch.config.grid_x, 132u) << "a block a processor";
     EXPECT_EQ(launch.config.block_x, 384u);
     EXPECT_EQ(launch.config.dynamic_shared_bytes, static_cast<unsigned>(kernel::shared_memory_bytes(call.spec)));
   }
   for (const auto& map : driver_.tensor_maps) EXPECT_EQ(map.box[1], 64u) << "a step of queries or of keys";
-  EXPECT_EQ(driver_.launches[4].attention.statistics_rows, 512);
+  EXPECT_EQ(driver_.launches[3].attention.statistics_rows, 512);
 }
 
 TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
@@ -302,14 +298,14 @@ TEST_F(CudaBackendCalls, BackwardPlansBothWaysAndLaunchesThreeKernelsInOrder) {
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
-                                      "attention_backward_dq", "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[1].config.grid_x, 4u) << "a block a tile";
-  EXPECT_EQ(driver_.launches[2].config.block_x, 256u);
-  EXPECT_EQ(driver_.launches[2].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 24u);
-  EXPECT_EQ(driver_.launches[4].config.grid_x, 12u);
-  const auto& parameters = driver_.launches[4].attention;
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_delta", "attention_backward_dq",
+                                      "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[0].config.grid_x, 4u) << "a block a tile";
+  EXPECT_EQ(driver_.launches[1].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[1].config.grid_x, 150u);  // 2 * 6 * 100 rows, 8 a block
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 24u);
+  EXPECT_EQ(driver_.launches[3].config.grid_x, 12u);
+  const auto& parameters = driver_.launches[3].attention;
   EXPECT_NE(parameters.by_key.entries, nullptr);
   EXPECT_GT(reinterpret_cast<std::uintptr_t>(parameters.delta),
             reinterpret_cast<std::uintptr_t>(parameters.by_key.entries));
@@ -323,11 +319,11 @@ TEST_F(CudaBackendCalls, ABackwardThatIsAskedForTheSinksGradientLaunchesABlockAH
   load(call.spec);
   const auto done = run(call);
   ASSERT_TRUE(done) << done.error().message();
-  ASSERT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_delta",
-                                      "attention_backward_sink", "attention_backward_dq", "attention_backward_dkdv"));
-  EXPECT_EQ(driver_.launches[3].config.grid_x, 6u);
-  EXPECT_EQ(driver_.launches[3].config.block_x, 256u);
-  EXPECT_EQ(driver_.launches[3].attention.sink.data, call.args.sink.data);
+  ASSERT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_delta", "attention_backward_sink",
+                                      "attention_backward_dq", "attention_backward_dkdv"));
+  EXPECT_EQ(driver_.launches[2].config.grid_x, 6u);
+  EXPECT_EQ(driver_.launches[2].config.block_x, 256u);
+  EXPECT_EQ(driver_.launches[2].attention.sink.data, call.args.sink.data);
 }
 
 TEST_F(CudaBackendCalls, ScoreGradientsAreClearedAndSummedAndWhereDeterministicMeasuredFirst) {
@@ -343,13 +339,13 @@ TEST_F(CudaBackendCalls, ScoreGradientsAreClearedAndSummedAndWhereDeterministicM
   ASSERT_TRUE(run(call));
   const auto names = [this] {
     std::vector<std::string> made = launched();
-    made.erase(made.begin(), made.begin() + 5);  // those of any backward
+    made.erase(made.begin(), made.begin() + 4);  // those of any backward
     return made;
   };
   EXPECT_THAT(names(), ElementsAre("attention_backward_score_clear", "attention_backward_score_sum"));
-  EXPECT_EQ(driver_.launches[5].config.grid_x, 8u) << "of 256 elements";
-  EXPECT_EQ(driver_.launches[6].config.grid_x, 2u * 6u * 2u) << "a tile of queries each";
-  EXPECT_EQ(driver_.launches[6].config.block_x, 128u);
+  EXPECT_EQ(driver_.launches[4].config.grid_x, 8u) << "of 256 elements";
+  EXPECT_EQ(driver_.launches[5].config.grid_x, 2u * 6u * 2u) << "a tile of queries each";
+  EXPECT_EQ(driver_.launches[5].config.block_x, 128u);
   driver_.launches.clear();
   call.args.deterministic = true;
   ASSERT_TRUE(run(call));
@@ -364,7 +360,7 @@ TEST_F(CudaBackendCalls, EveryLaunchOfACallIsOnTheCallersStreamInTheDevicesConte
     load(call.spec);
     ASSERT_TRUE(run(call));
   }
-  ASSERT_EQ(driver_.launches.size(), 3u + 5u);
+  ASSERT_EQ(driver_.launches.size(), 2u + 4u);
   for (const FakeDriver::Launch& launch : driver_.launches) {
     EXPECT_EQ(launch.config.stream, made_up_address<CUstream>(0x5eed)) << launch.kernel;
     EXPECT_EQ(launch.context, FakeDriver::context_of(1)) << launch.kernel;
@@ -392,7 +388,7 @@ TEST_F(CudaBackendCalls, TheCallersContextIsCurrentAgainAfterAFailedLaunch) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::device_error);
   EXPECT_EQ(done.error().argument, "cuLaunchKernelEx");
-  EXPECT_EQ(done.error().detail, "plan_classify");
+  EXPECT_EQ(done.error().detail, "plan_tiles");
   EXPECT_THAT(driver_.context_stack, ElementsAre(theirs_));
 }
 
@@ -443,7 +439,7 @@ TEST_F(CudaBackendCalls, AnInterpretedMaskTravelsInTheArgumentsOfTheFirstKernelA
     driver_.calls.clear();
     ASSERT_TRUE(run(call));
     ASSERT_EQ(launched().front(), "plan_program");
-    EXPECT_EQ(launched()[1], "plan_classify");
+    EXPECT_EQ(launched()[1], "plan_tiles");
     const FakeDriver::Launch& first = driver_.launches.front();
     EXPECT_EQ(first.code.instructions[0].operation, flashspan_device::Operation::variable);
     EXPECT_EQ(first.config.block_x, 128u);
@@ -478,7 +474,7 @@ TEST_F(CudaBackendCalls, NoKeysStillLaunchWhatWritesTheOutput) {
   call.set_shape({2, 6, 3, 100, 0, 64, 32});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  EXPECT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_forward"));
+  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_forward"));
 }
 
 TEST_F(CudaBackendCalls, NoQueriesStillLaunchWhatWritesTheGradientsOfTheKeys) {
@@ -487,7 +483,7 @@ TEST_F(CudaBackendCalls, NoQueriesStillLaunchWhatWritesTheGradientsOfTheKeys) {
   call.set_shape({2, 6, 3, 0, 200, 64, 32});
   load(call.spec);
   ASSERT_TRUE(run(call));
-  EXPECT_THAT(launched(), ElementsAre("plan_classify", "plan_lists", "attention_backward_dkdv"));
+  EXPECT_THAT(launched(), ElementsAre("plan_tiles", "attention_backward_dkdv"));
 }
 
 TEST_F(CudaBackendCalls, ASmallWorkspaceIsRefusedBeforeAnyLaunch) {

@@ -7,6 +7,7 @@
 #include "codegen/kernel/emit_cuda.hpp"
 #include "runtime/cuda/cubin.hpp"
 #include "runtime/cuda/cubin_parameters.hpp"
+#include "runtime/cuda/launch_grids.hpp"
 #include "tests/cuda/kernel_specs.hpp"
 #include "tests/cuda/nvrtc_fixture.hpp"
 
@@ -43,6 +44,13 @@ class EmittedKernels : public WithNvrtc, public testing::WithParamInterface<Arch
       entries += source->programs[i].entry_points.size();
     }
     EXPECT_EQ(binary->report.entries.size(), entries);
+    // most_plan_blocks is what an H200 holds.
+    constexpr int registers_of_an_sm = 65536;
+    for (const backend::EntryReport& entry : binary->report.entries) {
+      if (entry.name != kernel::entry_plan_tiles || GetParam() != Arch{90, 'a'}) continue;
+      EXPECT_LE(entry.registers, registers_of_an_sm / (4 * plan_threads))
+          << spec->summary() << ": an SM holds four blocks";
+    }
   }
 };
 

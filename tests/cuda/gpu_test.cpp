@@ -25,13 +25,9 @@ constexpr const char* planner_witness = R"(
 #include "attention/parameters.cuh"
 using namespace flashspan_device;
 
-extern "C" __global__ void plan_classify(AttentionParameters call, ProgramArguments) {
-  if (threadIdx.x == 0) call.by_query.counts[0] = 1000 * blockDim.x;
-}
-
-extern "C" __global__ void plan_lists(AttentionParameters call, ProgramArguments) {
+extern "C" __global__ void plan_tiles(AttentionParameters call, ProgramArguments) {
   if (threadIdx.x != 0 || blockIdx.x != 0) return;
-  call.by_query.counts[0] += gridDim.x;
+  call.by_query.counts[0] = blockDim.x;
   call.by_query.counts[1] = gridDim.x;
 }
 )";
@@ -86,7 +82,7 @@ kernel::SourceText witness() {
   }
   source.programs = {
       {"", attention_witness, {kernel::entry_forward}},
-      {"planner", planner_witness, {kernel::entry_plan_classify, kernel::entry_plan_lists}},
+      {"planner", planner_witness, {kernel::entry_plan_tiles}},
   };
   return source;
 }
@@ -220,7 +216,7 @@ class WithWitness : public WithGpu {
                                           3,          100,
                                           200,        bits(call_.args.scale),
                                           64,         100 * 32,
-                                          256008,     8,
+                                          256,        8,
                                           2,          200,
                                           99,         static_cast<int>(-12345678901),
                                           bits(2.5F), 1};

@@ -75,9 +75,12 @@ TEST(AttentionParametersOf, ABackwardFindBothListsAndDeltaInTheWorkspace) {
   EXPECT_EQ(parameters.by_key.plan_batch, 2);
   EXPECT_EQ(parameters.by_key.plan_heads, 1);
   EXPECT_EQ(parameters.scratch.undecided, at(layout.undecided));
+  EXPECT_EQ(parameters.scratch.shares, at(layout.shares));
   // next_item, slots_taken, groups_listed of 2 lists in 2 directions, and open_tiles of a group by query and one by
   // key.
   EXPECT_EQ(parameters.next_item, at(layout.counters));
+  EXPECT_EQ(parameters.scratch.counters, at(layout.counters));
+  EXPECT_EQ(parameters.scratch.counter_count, 2 + 2 * 2 + 2 * 2);
   EXPECT_EQ(parameters.scratch.slots_taken, static_cast<int*>(at(layout.counters)) + 1);
   EXPECT_EQ(parameters.scratch.groups_listed, static_cast<int*>(at(layout.counters)) + 2);
   EXPECT_EQ(parameters.scratch.open_tiles, static_cast<int*>(at(layout.counters)) + 2 + 2 * 2);

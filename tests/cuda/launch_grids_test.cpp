@@ -17,8 +17,7 @@ TEST(LaunchGridsOf, AForwardCountQueryTilesHeadsAndBatches) {
   const SmallCall call(Direction::forward);
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify, 1);
-  EXPECT_EQ(grids->plan_lists, 2 * 2) << "a block a tile";
+  EXPECT_EQ(grids->plan_tiles, 2 * 2) << "a block a tile";
   EXPECT_EQ(grids->forward, 2 * 6 * 2);
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_sink, 0);
@@ -31,8 +30,7 @@ TEST(LaunchGridsOf, ABackwardCountRowsQueryTilesAndKeyTilesOfKeyHeads) {
   call.set_shape({2, 6, 3, 101, 600, 64, 32});
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify, 6);
-  EXPECT_EQ(grids->plan_lists, 6 * 2 * 5);
+  EXPECT_EQ(grids->plan_tiles, 6 * 2 * 5);
   EXPECT_EQ(grids->forward, 0);
   EXPECT_EQ(grids->backward_delta, 152);  // ceil(2 * 6 * 101 / 8)
   EXPECT_EQ(grids->backward_sink, 6);
@@ -45,19 +43,18 @@ TEST(LaunchGridsOf, ACallWithoutAPlanLaunchNoPlanner) {
   call.spec.lowering = mask::LoweringKind::none;
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify + grids->plan_lists, 0);
+  EXPECT_EQ(grids->plan_tiles, 0);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
 }
 
-TEST(LaunchGridsOf, APlanCountPatchesAndTilesUpToWhatRunsAtOnce) {
+TEST(LaunchGridsOf, APlanCountTilesUpToWhatRunsAtOnce) {
   SmallCall call(Direction::backward, document_program(mask::Variable::b));
-  call.set_shape({2, 6, 3, 64 * 17, 128 * 9, 64, 32});  // 17 x 9 tiles: 3 x 2 patches
+  call.set_shape({2, 6, 3, 64 * 17, 128 * 9, 64, 32});  // 17 x 9 tiles
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify, 2 * 6);
-  EXPECT_EQ(grids->plan_lists, 2 * 17 * 9);
+  EXPECT_EQ(grids->plan_tiles, 2 * 17 * 9);
   call.set_shape({2, 6, 3, 64 * 17, 128 * 90, 64, 32});
-  EXPECT_EQ(grids_of(call)->plan_lists, most_list_blocks) << "of 2 * 17 * 90 tiles";
+  EXPECT_EQ(grids_of(call)->plan_tiles, most_plan_blocks) << "of 2 * 17 * 90 tiles";
 }
 
 TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
@@ -65,8 +62,7 @@ TEST(LaunchGridsOf, NoQueriesStillWriteTheGradientsOfTheKeys) {
   call.set_shape({2, 6, 3, 0, 200, 64, 32});
   const auto grids = grids_of(call);
   ASSERT_TRUE(grids);
-  EXPECT_EQ(grids->plan_classify, 1) << "clears the counters";
-  EXPECT_EQ(grids->plan_lists, 1) << "two rows of key tiles without a tile, one group";
+  EXPECT_EQ(grids->plan_tiles, 1) << "two rows of key tiles without a tile, one group";
   EXPECT_EQ(grids->backward_delta, 0);
   EXPECT_EQ(grids->backward_dq, 0);
   EXPECT_EQ(grids->backward_dkdv, 2 * 3 * 2);
@@ -76,11 +72,11 @@ TEST(LaunchGridsOf, NoKeysStillWriteOutputAndQueryGradient) {
   SmallCall forward(Direction::forward);
   forward.set_shape({2, 6, 3, 100, 0, 64, 32});
   EXPECT_EQ(grids_of(forward)->forward, 2 * 6 * 2);
-  EXPECT_EQ(grids_of(forward)->plan_lists, 1);
+  EXPECT_EQ(grids_of(forward)->plan_tiles, 1);
   SmallCall backward(Direction::backward);
   backward.set_shape({2, 6, 3, 100, 0, 64, 32});
   EXPECT_EQ(grids_of(backward)->backward_dq, 2 * 6 * 2);
-  EXPECT_EQ(grids_of(backward)->plan_lists, 1);
+  EXPECT_EQ(grids_of(backward)->plan_tiles, 1);
   EXPECT_EQ(grids_of(backward)->backward_dkdv, 0);
 }
 
@@ -90,8 +86,7 @@ TEST(LaunchGridsOf, NoBatchesLaunchNothingAtAll) {
     call.set_shape({0, 6, 3, 100, 200, 64, 32});
     const auto grids = grids_of(call);
     ASSERT_TRUE(grids);
-    EXPECT_EQ(grids->plan_classify + grids->plan_lists + grids->forward + grids->backward_delta + grids->backward_dq +
-                  grids->backward_dkdv,
+    EXPECT_EQ(grids->plan_tiles + grids->forward + grids->backward_delta + grids->backward_dq + grids->backward_dkdv,
               0);
   }
 }
@@ -119,6 +114,19 @@ TEST(LaunchGridsOf, MoreThanALaunchTakesAreRefusedByName) {
   const auto keys = grids_of(backward);
   ASSERT_FALSE(keys);
   EXPECT_EQ(keys.error().argument, "grid of attention_backward_delta");
+}
+
+TEST(LaunchGridsOf, MoreTilesThanAPlanCountsAreRefusedByName) {
+  SmallCall call(Direction::forward);
+  call.args.shape = {1, 1, 1, 64 << 18, std::int64_t{128} << 17, 64, 32};  // 2^15 * 2^14 patches
+  EXPECT_TRUE(grids_of(call));
+  call.args.shape.kv_len += 1;
+  const auto grids = grids_of(call);
+  ASSERT_FALSE(grids);
+  EXPECT_EQ(grids.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(grids.error().argument, "tile plan");
+  call.spec.lowering = mask::LoweringKind::none;
+  EXPECT_TRUE(grids_of(call)) << "no plan";
 }
 
 TEST(LaunchGridsOf, SizesPast32BitsAreRefusedByName) {

@@ -63,6 +63,7 @@ TEST(Workspace, OfAForwardHoldsTheListsOfTheQueries) {
   EXPECT_EQ(layout.query_bits.bytes, 6 * 2 * 2 * 64 * 4 * 4);
   EXPECT_EQ(layout.key_bits.bytes, 0);
   EXPECT_EQ(layout.undecided.bytes, 6 * 2 * 4);
+  EXPECT_EQ(layout.shares.bytes, 8);
   EXPECT_EQ(layout.counters.bytes, (2 + 6 * (2 + 1)) * 4) << "a group of rows by query";
   EXPECT_EQ(layout.delta.bytes, 0);
 }
@@ -174,7 +175,7 @@ TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {
     std::int64_t end = 0;
     for (const WorkspacePart& part :
          {layout.by_query.counts, layout.by_query.entries, layout.by_query.order, layout.by_key.counts,
-          layout.by_key.entries, layout.by_key.order, layout.key_bits, layout.undecided, layout.counters,
+          layout.by_key.entries, layout.by_key.order, layout.key_bits, layout.undecided, layout.shares, layout.counters,
           layout.partials, layout.tickets, layout.delta}) {
       EXPECT_EQ(part.offset % 256, 0);
       EXPECT_GE(part.offset, end);

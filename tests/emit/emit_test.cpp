@@ -157,7 +157,7 @@ TEST_F(EmittedPrograms, HavePtxOfEveryEntry) {
   EXPECT_THAT((*texts)[0], HasSubstr(".target sm_80"));
   EXPECT_THAT((*texts)[1], HasSubstr(".target sm_90a"));
   for (const std::string& text : *texts) {
-    for (const char* entry : {"plan_classify", "plan_lists", "attention_forward"}) {
+    for (const char* entry : {"plan_tiles", "attention_forward"}) {
       EXPECT_THAT(text, HasSubstr(std::string(".entry ") + entry));
     }
   }

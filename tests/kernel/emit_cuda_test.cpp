@@ -113,7 +113,7 @@ TEST(EmitCuda, ThePlannerOfAMaskIsAProgramOfItsOwn) {
     EXPECT_THAT(source.programs[0].main, testing::Not(HasSubstr("plan/")));
     EXPECT_EQ(source.programs[1].name, "planner");
     EXPECT_EQ(source.programs[1].main, "#include \"plan/plan_tiles.cuh\"\n");
-    EXPECT_THAT(source.programs[1].entry_points, ElementsAre(entry_plan_classify, entry_plan_lists));
+    EXPECT_THAT(source.programs[1].entry_points, ElementsAre(entry_plan_tiles));
     EXPECT_EQ(source.main(), source.programs[0].main + source.programs[1].main);
     EXPECT_EQ(emitted({.direction = direction, .mask = nullptr}).programs.size(), 1u);
   }

@@ -330,6 +330,18 @@ TEST(EmulatedPlanner, TheOrderInWhichBlocksRunChangesNothing) {
   expect_exact(request);
 }
 
+TEST(EmulatedPlanner, AWorkspaceMayHoldAnythingAndBePlannedInAgain) {
+  const Buckets buckets(500);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const auto& [held, times] : {std::pair{std::byte{0}, 1}, {std::byte{0x80}, 1}, {std::byte{0xff}, 3}}) {
+      PlanRequest request = request_of(buckets.program, buckets.bindings, small, 500, 450, direction);
+      request.held = held;
+      request.times = times;
+      EXPECT_GT(expect_exact(request).slots.size(), 50U);
+    }
+  }
+}
+
 TEST(EmulatedPlanner, MoreTilesThanABlockCountsAtOnceAreSharedOut) {
   const Program program = parsed("k == q and q % 3 == 0 or k > 2090 and q < k");
   const mask::Bindings none;

@@ -307,6 +307,11 @@ inline unsigned long long atomicOr(unsigned long long* to, unsigned long long bi
   *to |= bits;
   return before;
 }
+inline unsigned long long atomicCAS(unsigned long long* word, unsigned long long expected, unsigned long long value) {
+  const unsigned long long before = *word;
+  if (before == expected) *word = value;
+  return before;
+}
 /// Through bytes: the kernels keep the bits of a float there.
 inline int atomicMax(int* to, int value) {
   int before = 0;
@@ -316,6 +321,8 @@ inline int atomicMax(int* to, int value) {
   return before;
 }
 inline void __threadfence() {}
+/// Between two looks at what another block is to write: no other is running.
+inline void __nanosleep(unsigned int) { emulation::fail("a block waits for another"); }
 
 inline int __popc(unsigned int bits) { return std::popcount(bits); }
 inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned int>(bits)) + 1; }

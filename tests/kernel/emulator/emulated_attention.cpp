@@ -110,13 +110,14 @@ class StoredTensor {
   std::vector<std::byte> bytes_;
 };
 
-/// What the planner's kernels hand on to one another is gone when a later call reuses their plan.
+/// What the planner's blocks hand on to one another is gone when a later call reuses their plan.
 void poison_scratch(const flashspan_device::AttentionParameters& parameters, const cuda::WorkspaceLayout& layout) {
   if (layout.counters.bytes == 0) return;
   const auto poison = [](void* first, std::int64_t bytes) {
     std::memset(first, 0xff, static_cast<std::size_t>(bytes));
   };
   poison(parameters.scratch.undecided, layout.undecided.bytes);
+  poison(parameters.scratch.shares, layout.shares.bytes);
   poison(parameters.scratch.slots_taken, layout.counters.bytes - std::int64_t{sizeof(*parameters.next_item)});
 }
 
@@ -325,8 +326,7 @@ class Runner {
     const int threads = spec.tile.num_warps * 32;
     const long long sink_blocks = args.sink_gradient.given() ? grids->backward_sink : 0;
     const Launcher launcher{kernel, spec, arguments};
-    auto planned = launcher.run({{kernel::entry_plan_classify, grids->plan_classify, cuda::plan_threads},
-                                 {kernel::entry_plan_lists, grids->plan_lists, cuda::plan_threads}});
+    auto planned = launcher.run({{kernel::entry_plan_tiles, grids->plan_tiles, cuda::plan_threads}});
     if (!planned) return planned;
     poison_scratch(parameters, layout);
     auto done = launcher.run({{kernel::entry_forward, grids->forward, threads},

@@ -73,18 +73,19 @@ Result<EmulatedPlan> plan_emulated(const PlanRequest& request) {
   const auto grids = cuda::launch_grids(spec, args.shape, size);
   if (!grids) return grids.error();
   const cuda::WorkspaceLayout layout = cuda::workspace_layout(spec, args.shape, size);
-  std::vector<std::byte> workspace(static_cast<std::size_t>(layout.bytes), std::byte{0xff});
+  std::vector<std::byte> workspace(static_cast<std::size_t>(layout.bytes), request.held);
   args.workspace = workspace.data();
   auto parameters = cuda::attention_parameters(spec, args, size, layout);
   if (request.bit_slots) parameters.by_query.bit_slots = *request.bit_slots;
   auto mask = cuda::program_arguments("mask", args.mask_program, args.mask_bindings);
   if (!mask) return mask.error();
   const std::array<void*, 2> arguments{&parameters, &*mask};
-  for (const auto& [entry, blocks] :
-       {std::pair{kernel::entry_plan_classify, grids->plan_classify}, {kernel::entry_plan_lists, grids->plan_lists}}) {
-    if (blocks == 0) continue;
-    const std::string wrong = kernel->run(entry, blocks, cuda::plan_threads, arguments, request.order);
-    if (!wrong.empty()) return Error{ErrorCode::device_error, entry, "a failure", "a clean run", wrong};
+  for (int time = 0; time < request.times && grids->plan_tiles != 0; ++time) {
+    const std::string wrong =
+        kernel->run(kernel::entry_plan_tiles, grids->plan_tiles, cuda::plan_threads, arguments, request.order);
+    if (!wrong.empty()) {
+      return Error{ErrorCode::device_error, kernel::entry_plan_tiles, "a failure", "a clean run", wrong};
+    }
   }
   return take_plan(parameters, size, spec);
 }

@@ -1,6 +1,7 @@
 // emulated_plan.hpp -- the planner alone on emulated kernels, and what it leaves in the workspace.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -42,8 +43,10 @@ struct PlanRequest {
   std::optional<int> bit_slots = std::nullopt;  ///< fewer than the workspace has
   bool two_passes = false;                      ///< as in KernelSpec
   BlockOrder order = BlockOrder::first_first;
+  std::byte held{0xff};  ///< every byte of the workspace
+  int times = 1;         ///< so often, in one workspace
 };
-/// Plans, with bits, in a workspace that starts as 0xff. Error: whatever went wrong, as text in `detail`.
+/// Plans, with bits. Error: whatever went wrong, as text in `detail`.
 [[nodiscard]] Result<EmulatedPlan> plan_emulated(const PlanRequest& request);
 
 }  // namespace flashspan::test
