@@ -215,7 +215,8 @@ class Tuner {
   Result<void> read_results() {
     const attention::CallTensors tensors(call_);
     for (const attention::CallTensor& tensor : tensors.all()) {
-      if (tensor.role == attention::Role::written && tensor.view->given()) add_result(tensor.argument, *tensor.view);
+      if (tensor.role == attention::Role::written && tensor.view->given())
+        add_result(std::string(tensor.argument), *tensor.view);
     }
     for (const attention::ScoreGradient& gradient : call_.score_gradients) add_result(gradient.name, gradient.view);
     for (ComparedResult& result : results_) {

@@ -41,8 +41,8 @@ namespace {
 
 using namespace std::string_view_literals;
 
-bool of_rows(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("lse"sv); }
-bool of_heads(const CallTensor& tensor) { return std::string_view(tensor.argument).starts_with("sink"sv); }
+bool of_rows(const CallTensor& tensor) { return tensor.argument.starts_with("lse"sv); }
+bool of_heads(const CallTensor& tensor) { return tensor.argument.starts_with("sink"sv); }
 /// f32 in every call, and without the axis of head dims.
 bool holds_statistics(const CallTensor& tensor) { return of_rows(tensor) || of_heads(tensor); }
 int rank_of(const CallTensor& tensor) { return of_heads(tensor) ? 1 : of_rows(tensor) ? 3 : 4; }
@@ -62,9 +62,9 @@ const char* layout(const CallTensor& tensor) {
 Result<void> check_ranks(const CallTensors& tensors) {
   for (const CallTensor& tensor : tensors.all()) {
     if (skipped(tensor)) continue;
-    if (absent(tensor)) return bad_argument(tensor.argument, "no tensor", layout(tensor));
+    if (absent(tensor)) return bad_argument(std::string(tensor.argument), "no tensor", layout(tensor));
     if (tensor.view->rank != rank_of(tensor)) {
-      return bad_argument(tensor.argument, to_string(*tensor.view), layout(tensor));
+      return bad_argument(std::string(tensor.argument), to_string(*tensor.view), layout(tensor));
     }
     if (auto given = check_given(tensor.argument, *tensor.view, layout(tensor)); !given) return given.error();
   }
@@ -97,7 +97,7 @@ Result<void> check_dtypes(const AttentionCall& call, const CallTensors& tensors,
     if (skipped(tensor)) continue;
     if (holds_statistics(tensor)) {
       if (tensor.view->dtype != DType::f32)
-        return bad_argument(tensor.argument, to_string(*tensor.view), layout(tensor));
+        return bad_argument(std::string(tensor.argument), to_string(*tensor.view), layout(tensor));
       continue;
     }
     equal = equal && tensor.view->dtype == dtype;
@@ -114,7 +114,7 @@ Result<void> check_dtypes(const AttentionCall& call, const CallTensors& tensors,
 Result<void> check_devices(const CallTensors& tensors, Device device) {
   for (const CallTensor& tensor : tensors.all()) {
     if (skipped(tensor) || tensor.view->device == device) continue;
-    return bad_argument(tensor.argument, "a tensor on " + to_string(tensor.view->device),
+    return bad_argument(std::string(tensor.argument), "a tensor on " + to_string(tensor.view->device),
                         "tensors on " + to_string(device) + ", the device of this Attention");
   }
   return {};
@@ -183,7 +183,7 @@ Result<void> check_extents(const CallTensor& tensor, const AttentionShape& shape
   }
   if (equal) return {};
   const std::array<const char*, 4> names{"B", of_keys ? "Hkv" : "Hq", of_keys ? "Sk" : "Sq", of_scores ? "D" : "Dv"};
-  TensorRule rule{tensor.argument, tensor.view->dtype, {}};
+  TensorRule rule{std::string(tensor.argument), tensor.view->dtype, {}};
   for (std::size_t axis = first; axis < first + rank; ++axis) rule.axes.push_back(exactly(names[axis], expected[axis]));
   return check_tensor(rule, *tensor.view);
 }
@@ -206,18 +206,18 @@ Result<void> check_memory_layout(const CallTensor& tensor) {
   const TensorView& view = *tensor.view;
   if (auto strides = check_strides(tensor.argument, view); !strides) return strides.error();
   if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(size_in_bytes(view.dtype)) != 0) {
-    return bad_argument(tensor.argument, "memory that does not start at a multiple of the element size",
+    return bad_argument(std::string(tensor.argument), "memory that does not start at a multiple of the element size",
                         "elements of " + std::to_string(size_in_bytes(view.dtype)) + " bytes, naturally aligned");
   }
   if (!holds_statistics(tensor) && view.shape[3] > 1 && view.strides[3] != 1) {
-    return bad_argument(tensor.argument, "stride " + std::to_string(view.strides[3]) + " on the last axis",
+    return bad_argument(std::string(tensor.argument), "stride " + std::to_string(view.strides[3]) + " on the last axis",
                         "a contiguous last axis (stride 1); copy the tensor first");
   }
   if (tensor.role == Role::read || view.element_count() == 0) return {};
   for (int axis = 0; axis < view.rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
     if (view.shape[index] > 1 && view.strides[index] == 0) {
-      return bad_argument(tensor.argument, "stride 0 on axis " + std::to_string(axis),
+      return bad_argument(std::string(tensor.argument), "stride 0 on axis " + std::to_string(axis),
                           "a result whose elements are all apart, since it is written to");
     }
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "flashspan/core/error.hpp"
 #include "flashspan/core/types.hpp"
@@ -17,7 +18,7 @@ namespace flashspan::attention {
 enum class Role { read, written };
 
 struct CallTensor {
-  const char* argument = "";
+  std::string_view argument;
   const TensorView* view = nullptr;
   Role role = Role::read;
   bool optional = false;
