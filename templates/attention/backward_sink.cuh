@@ -18,15 +18,16 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::delta_threads)
   const int thread = static_cast<int>(threadIdx.x);
   const float sink = *row_value(p.sink, 0, h, 0);
   // A sink of -inf is none. Where lse is the sink, +inf too, the sink has all the weight.
-  const long long rows = sink == minus_infinity() ? 0 : static_cast<long long>(p.batch) * p.q_len;
+  const int batches = sink == minus_infinity() ? 0 : p.batch;
   float sum = 0.f;
+  for (int b = 0; b < batches; ++b) {
+    const float* const delta = p.delta + (static_cast<long long>(b) * p.query_heads + h) * p.statistics_rows;
 #pragma unroll 4
-  for (long long row = thread; row < rows; row += delta_threads) {
-    const int q = static_cast<int>(row % p.q_len);
-    const int b = static_cast<int>(row / p.q_len);
-    const float lse = *row_value(p.lse, b, h, q);
-    const float weight = sink == lse ? 1.f : expf(sink - lse);
-    sum -= weight * p.delta[(static_cast<long long>(b) * p.query_heads + h) * p.statistics_rows + q];
+    for (int q = thread; q < p.q_len; q += delta_threads) {
+      const float lse = *row_value(p.lse, b, h, q);
+      const float weight = sink == lse ? 1.f : expf(sink - lse);
+      sum -= weight * delta[q];
+    }
   }
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
