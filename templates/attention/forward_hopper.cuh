@@ -433,6 +433,7 @@ struct RunningSoftmax {
   static constexpr float largest_power = 100.f;
   /// Sum of a lane's weights in a tile past which they get a new reference. Every one of them is a binary16.
   static constexpr float most_added = 16384.f;
+  static constexpr float most_lowered = 0x1p126f;
 
   /// Rows that saw nothing have no reference, and no scores but -inf.
   __device__ __forceinline__ float subtracted(int half) const {
@@ -472,19 +473,20 @@ struct RunningSoftmax {
     look_again();
   }
 
-  /// After the weights: lowers those of rows that have large ones, by a new reference. Infinite ones stay.
+  /// After the weights: lowers those of rows that have large ones, by a new reference. Infinite ones stay, and sums of
+  /// which the factor would be no normal number, which exp2_fast makes 0, are made infinite.
   __device__ __forceinline__ void lower(float (&weights)[block_n / 2], float (&added)[2], float (&rescale)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float largest = fmaxf(added[half], __shfl_xor_sync(0xffffffffu, added[half], 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-      const bool lowers = largest > most_added && largest < -minus_infinity();
+      const bool lowers = largest > most_added && largest < most_lowered;
       const float next = reference[half] + __fdividef(log2_fast(lowers ? largest : 1.f), exponent);
       const float factor = exp2_fast((lowers ? reference[half] - next : 0.f) * exponent);
       reference[half] = lowers ? next : reference[half];
       rescale[half] *= factor;
       sum[half] *= factor;
-      added[half] *= factor;
+      added[half] = largest >= most_lowered ? -minus_infinity() : added[half] * factor;
 #pragma unroll
       for (int i = 2 * half; i < block_n / 2; i += 4) {
         weights[i] *= factor;

@@ -11,15 +11,14 @@
 namespace flashspan::tool {
 namespace {
 
-using Json = nlohmann::json;
-
 /// A number in an error that the file may hold, "kernels[3].dtype".
 std::string field_name(std::size_t kernel, const std::string& field) {
   return "kernels[" + std::to_string(kernel) + "]." + field;
 }
 
-Error bad(const std::string& argument, const Json& got, const std::string& takes) {
-  return {ErrorCode::bad_argument, argument, got.dump(-1, ' ', false, Json::error_handler_t::replace), takes, ""};
+Error bad(const std::string& argument, const nlohmann::json& got, const std::string& takes) {
+  return {ErrorCode::bad_argument, argument, got.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), takes,
+          ""};
 }
 
 /// "i32[2]": a tensor of that dtype and rank with one element, for a program to be bound to.
@@ -42,7 +41,7 @@ std::optional<TensorView> declared_tensor(const std::string& text) {
 /// Reads the fields of one kernel; the first that is wrong is the error.
 class KernelReader {
  public:
-  KernelReader(const Json& object, std::size_t number, std::string folder)
+  KernelReader(const nlohmann::json& object, std::size_t number, std::string folder)
       : object_(object), number_(number), folder_(std::move(folder)) {}
 
   Result<std::vector<ManifestKernel>> read() {
@@ -98,8 +97,8 @@ class KernelReader {
   }
 
   Result<void> read_data() {
-    const Json tensors = object_.value("tensors", Json::object());
-    const Json scalars = object_.value("scalars", Json::object());
+    const nlohmann::json tensors = object_.value("tensors", nlohmann::json::object());
+    const nlohmann::json scalars = object_.value("scalars", nlohmann::json::object());
     for (const auto& item : tensors.items()) {
       const auto view = item.value().is_string() ? declared_tensor(item.value().get<std::string>()) : std::nullopt;
       if (!view) return bad(field_name(number_, "tensors." + item.key()), item.value(), "dtype and rank, as i32[2]");
@@ -144,13 +143,14 @@ class KernelReader {
 
   [[nodiscard]] Result<std::string> read_text(const char* field) const {
     if (object_.contains(field) && object_[field].is_string()) return object_[field].get<std::string>();
-    return bad(field_name(number_, field), object_.contains(field) ? object_[field] : Json("nothing"), "text");
+    return bad(field_name(number_, field), object_.contains(field) ? object_[field] : nlohmann::json("nothing"),
+               "text");
   }
 
   [[nodiscard]] Result<std::vector<DType>> read_dtypes() const {
     std::vector<DType> dtypes;
-    const Json given = object_.value("dtype", Json("bf16"));
-    for (const Json& item : given.is_array() ? given : Json::array({given})) {
+    const nlohmann::json given = object_.value("dtype", nlohmann::json("bf16"));
+    for (const nlohmann::json& item : given.is_array() ? given : nlohmann::json::array({given})) {
       const auto dtype = item.is_string() ? dtype_from_string(item.get<std::string>()) : std::nullopt;
       if (!dtype) return bad(field_name(number_, "dtype"), item, "bf16, f16 or a list of them");
       dtypes.push_back(*dtype);
@@ -160,8 +160,8 @@ class KernelReader {
 
   [[nodiscard]] Result<std::vector<int>> read_head_dims() {
     std::vector<int> dims;
-    const Json given = object_.value("head_dim", Json(128));
-    for (const Json& item : given.is_array() ? given : Json::array({given})) {
+    const nlohmann::json given = object_.value("head_dim", nlohmann::json(128));
+    for (const nlohmann::json& item : given.is_array() ? given : nlohmann::json::array({given})) {
       if (!item.is_number_integer()) return bad(field_name(number_, "head_dim"), item, "a number or a list of them");
       dims.push_back(item.get<int>());
     }
@@ -176,7 +176,7 @@ class KernelReader {
 
   Result<void> read_flags() {
     CompileRequest& request = prototype_.request;
-    const Json direction = object_.value("direction", Json("both"));
+    const nlohmann::json direction = object_.value("direction", nlohmann::json("both"));
     for (const Direction candidate : {Direction::forward, Direction::backward}) {
       if (direction == "both" || direction == to_string(candidate)) request.directions.push_back(candidate);
     }
@@ -216,7 +216,7 @@ class KernelReader {
     kernels.push_back(std::move(kernel));
   }
 
-  const Json& object_;
+  const nlohmann::json& object_;
   std::size_t number_;
   std::string folder_;
   std::vector<NamedTensor> tensors_;
@@ -232,7 +232,7 @@ Result<std::vector<ManifestKernel>> read_manifest(const std::string& path) {
   const auto bytes = read_file(path, "MANIFEST");
   if (!bytes) return bytes.error();
   const auto* text = reinterpret_cast<const char*>(bytes->data());
-  const Json manifest = Json::parse(text, text + bytes->size(), nullptr, false);
+  const nlohmann::json manifest = nlohmann::json::parse(text, text + bytes->size(), nullptr, false);
   if (!manifest.is_object() || manifest.size() != 1 || !manifest.contains("kernels") ||
       !manifest["kernels"].is_array()) {
     return Error{ErrorCode::bad_argument, "MANIFEST", path, "JSON of the form {\"kernels\": [{\"mask\": ..}, ..]}", ""};

@@ -18,8 +18,6 @@
 namespace flashspan::tool {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::int64_t default_length = 8192;
 constexpr const char* known_forms =
     "one of {expr, tensors?, scalars?}, {flashmask, causal}, {ranges, offsets?}, {q_idx, k_idx, q_hash?, k_hash?, "
@@ -82,7 +80,7 @@ Result<void> require_integers(const std::string& name, const std::string& file, 
 }
 
 /// Every key of `object` is one of `required` or `optional`, and every required one is there.
-bool has_exactly(const Json& object, std::initializer_list<const char*> required,
+bool has_exactly(const nlohmann::json& object, std::initializer_list<const char*> required,
                  std::initializer_list<const char*> optional = {}) {
   const auto is = [](const std::string& key) { return [&key](const char* name) { return key == name; }; };
   for (const auto& item : object.items()) {
@@ -94,7 +92,7 @@ bool has_exactly(const Json& object, std::initializer_list<const char*> required
   return std::all_of(required.begin(), required.end(), [&](const char* name) { return object.contains(name); });
 }
 
-std::string keys_text(const Json& object) {
+std::string keys_text(const nlohmann::json& object) {
   std::string text;
   for (const auto& item : object.items()) text += (text.empty() ? "" : ", ") + item.key();
   return "{" + text + "}";
@@ -105,7 +103,7 @@ std::string resolved(const std::string& path, const std::string& folder) {
   return (std::filesystem::path(folder) / path).string();
 }
 
-Result<std::variant<std::int64_t, double>> number_from_json(const std::string& name, const Json& value) {
+Result<std::variant<std::int64_t, double>> number_from_json(const std::string& name, const nlohmann::json& value) {
   constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > largest) {
     return bad("scalars." + name, value.dump(), "a number of 64 bits with sign");
@@ -160,15 +158,15 @@ Result<void> MaskSource::read_json(const std::string& path) {
   const auto bytes = read_file(path, "--mask");
   if (!bytes) return bytes.error();
   const auto* text = reinterpret_cast<const char*>(bytes->data());
-  const Json object = Json::parse(text, text + bytes->size(), nullptr, false);
+  const nlohmann::json object = nlohmann::json::parse(text, text + bytes->size(), nullptr, false);
   if (object.is_discarded()) return bad("--mask", path + ", which is not JSON", known_forms);
   if (!object.is_object()) return bad("--mask", std::string(object.type_name()) + " in " + path, known_forms);
 
   const std::string folder = std::filesystem::path(path).parent_path().string();
   std::map<std::string, std::string> files;
   if (has_exactly(object, {"expr"}, {"tensors", "scalars"})) {
-    return read_expression(object["expr"], object.value("tensors", Json::object()),
-                           object.value("scalars", Json::object()), folder);
+    return read_expression(object["expr"], object.value("tensors", nlohmann::json::object()),
+                           object.value("scalars", nlohmann::json::object()), folder);
   }
   if (has_exactly(object, {"flashmask", "causal"})) {
     form_ = Form::flashmask;
@@ -197,8 +195,8 @@ Result<void> MaskSource::read_json(const std::string& path) {
   return read_arrays(files, folder);
 }
 
-Result<void> MaskSource::read_expression(const Json& text, const Json& tensors, const Json& scalars,
-                                         const std::string& folder) {
+Result<void> MaskSource::read_expression(const nlohmann::json& text, const nlohmann::json& tensors,
+                                         const nlohmann::json& scalars, const std::string& folder) {
   if (!text.is_string()) return bad("expr", text.dump(), "text");
   if (!tensors.is_object()) return bad("tensors", tensors.dump(), "an object of name: path");
   if (!scalars.is_object()) return bad("scalars", scalars.dump(), "an object of name: number");
