@@ -56,6 +56,27 @@ class TestValues:
         compare(device, "qk", flags(2, 100, 4, share=share), flags(2, 131, kv_heads, share=share),
                 lambda q, k: (q == 1) & (k == 1))
 
+    def test_of_buckets_of_a_long_sequence(self, device):
+        """On a GPU so long that heads have thousands of partial tiles, more than a plan keeps bits of."""
+        length, heads, head_dim = (6000, 16, 64) if device == "cuda" else (600, 2, 16)
+        inputs = [torch.randn(1, length, heads, head_dim, device=device).to(torch.bfloat16).requires_grad_() for _ in range(3)]
+        q_hash, k_hash = (buckets(1, length, heads, count=16).to(device) for _ in range(2))
+        out = scfa.hash_sparse_attention(*inputs, q_hash, k_hash)
+        gradient = torch.randn(out.shape, device=device).to(out.dtype)
+        out.backward(gradient)
+        exact = [tensor.detach().float().requires_grad_() for tensor in inputs]
+        position = torch.arange(length, device=device)
+        for h in range(heads):
+            q, k, v = (tensor[0, :, h] for tensor in exact)
+            visible = (q_hash[0, :, h, None] == k_hash[0, None, :, h]) & (position[:, None] >= position)
+            scores = (q @ k.T * head_dim**-0.5).masked_fill(~visible, -torch.inf)
+            weights = torch.where(visible, (scores - scores.detach().amax(1, keepdim=True).clamp(min=-1e30)).exp(), 0.0)
+            wanted = weights @ v / weights.sum(1, keepdim=True).clamp(min=1e-30)
+            assert torch.allclose(out[0, :, h].float(), wanted, atol=0.03), h
+            wanted.backward(gradient[0, :, h].float())
+        for ours, theirs in zip(inputs, exact):
+            assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.08)
+
     def test_what_is_dropped_may_be_nan(self, device):
         q, k, v = (tensor.detach() for tensor in leaves(device, 100, 100, 4))
         keep = flags(2, 100, 4, share=0.5).to(device)
