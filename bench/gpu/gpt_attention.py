@@ -67,7 +67,8 @@ _DOCUMENTS = {"flashspan": _documents_of_flashspan, "flex": _documents_of_flex}
 
 
 def _hash_sparse(engine, q, k, v, seed, settings):
-    """Buckets by the largest of random projections and their negatives, of queries and of normalised keys."""
+    """Buckets by the largest of random projections and their negatives, of queries and of normalised keys. Of two engines they
+    are the same in the first layer of the first step alone: a rounding of one layer moves near ties in the next."""
     random = torch.Generator(device=q.device).manual_seed(seed)
     rotation = torch.randn((q.shape[2], q.shape[3], settings.buckets // 2), generator=random, device=q.device)
     q_hash, k_hash = (_buckets(t.detach().float(), rotation) for t in (q, torch.nn.functional.normalize(k, dim=-1)))
