@@ -21,28 +21,30 @@ struct PatchRanges {
   __device__ __forceinline__ void find(const TileGrid& grid, const ProgramArguments& mask, const TilePlace& first) {
     static_assert(patch_side == plan_threads / 32, "a row and a column for each warp");
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    const bool first_lane = threadIdx.x % 32 == 0;
     const Interval b = single(grid.batch_of(first.list));
     const Interval h = single(grid.head_of(first.list));
     const TilePlace row = {first.list, first.query_tile + warp, first.key_tile};
-    if (MaskProgram::row_lookups > 0 && grid.holds(row)) {
-      const TileExtent at = grid.extent(row);
-      Interval found[held<MaskProgram::row_lookups>];
+    find_side<MaskProgram::row_lookups>(rows[warp], grid, row, [&](Interval* found, const TileExtent& at) {
       MaskProgram::analyse_row(mask, found, b, h, Interval{at.first_q, at.first_q + at.rows - 1}, grid.q_len,
                                grid.kv_len);
-      for (int n = 0; n < MaskProgram::row_lookups; ++n) {
-        if (first_lane) rows[warp][n] = found[n];
-      }
-    }
+    });
     const TilePlace column = {first.list, first.query_tile, first.key_tile + warp};
-    if (MaskProgram::column_lookups > 0 && grid.holds(column)) {
-      const TileExtent at = grid.extent(column);
-      Interval found[held<MaskProgram::column_lookups>];
+    find_side<MaskProgram::column_lookups>(columns[warp], grid, column, [&](Interval* found, const TileExtent& at) {
       MaskProgram::analyse_column(mask, found, b, h, Interval{at.first_k, at.first_k + at.columns - 1}, grid.q_len,
                                   grid.kv_len);
-      for (int n = 0; n < MaskProgram::column_lookups; ++n) {
-        if (first_lane) columns[warp][n] = found[n];
-      }
+    });
+  }
+
+ private:
+  /// By a warp. `analyse` finds the ranges of so many lookups.
+  template <int lookups, typename Analyse>
+  __device__ static __forceinline__ void find_side(Interval (&side)[held<lookups>], const TileGrid& grid,
+                                                   const TilePlace& place, const Analyse& analyse) {
+    if (lookups == 0 || !grid.holds(place)) return;
+    Interval found[held<lookups>];
+    analyse(found, grid.extent(place));
+    for (int n = 0; n < lookups; ++n) {
+      if (threadIdx.x % 32 == 0) side[n] = found[n];
     }
   }
 };
