@@ -711,65 +711,61 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       close_product_group();
     };
     if (count > 0) supply.wait_for_query();
-    // Tiles that this warpgroup sees something of make runs: one run of all, where there is no plan. The scores of a
-    // tile are multiplied beside the values of the one before it in the run; the last one's values when the run ends.
-    // The first tile takes the same way as the others, as each copy of the softmax is a fifth of what there is to
-    // compile.
-    int run_start = 0;
-    bool plain = false;
+    // Runs of tiles that this warpgroup sees something of: all tiles, where there is no plan.
 #pragma unroll 1
-    for (int i = 0;; ++i) {
-      const bool plain_now = plain && !softmax.looks;
-      TileEntry entry = {};
-      bool run_ends = i == count;
-      if (!run_ends) {
+    for (int i = 0; i < count;) {
+      const int run_start = i;
+      bool plain = false;
+      // The first tile of a run, which has no product of values beside its scores, takes the same way as all others: a
+      // second softmax would be a fifth of what there is to compile.
+#pragma unroll 1
+      for (; i < count; ++i) {
         supply.wait_for_keys();
+        const bool plain_now = plain && !softmax.looks;
+        TileEntry entry = {};
         if (!plain_now) {
           entry = supply.entry(first_tile, i);
-          run_ends = supply.sees_nothing(entry);
+          if (supply.sees_nothing(entry)) break;
+          c.prepare_words(words, same_in_all_lanes(entry));
         }
-      }
-      if (run_ends) {
-        if (i == count && count > 0) supply.give_back_query();
-        if (i > run_start) {
-          multiply_values();
-          wait_for_products<0>();
-          pin(out);
-          supply.give_back_values();
-        }
-        if (i == count) break;
-        supply.skip_tile();
-        run_start = i + 1;
-        plain = false;
-        continue;
-      }
-      if (!plain_now) c.prepare_words(words, same_in_all_lanes(entry));
-      turns.wait();
-      pin(out);
-      pin(weights);
-      products_fence();
-      multiply_scores(scores, supply.query(), supply.keys());
-      close_product_group();
-      const bool next_hides = supply.next_hides_some(p, first_tile, i);
-      if (i > run_start) {
-        multiply_values();
-        turns.pass();
-        wait_for_products<1>();
-      } else {
-        turns.pass();
-        wait_for_products<0>();
-      }
-      pin(scores);
-      plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
-      supply.give_back_keys();
-      const auto finish_scores = [&] { c.finish(scores, words, entry); };
-      const bool moved = softmax.update(scores, weights, rescale, plain_now, finish_scores, [&] {
-        wait_for_products<0>();
+        turns.wait();
         pin(out);
         pin(weights);
-        supply.give_back_values(i > run_start);
-      });
-      if (moved) scale_results(out, rescale);
+        products_fence();
+        multiply_scores(scores, supply.query(), supply.keys());
+        close_product_group();
+        const bool next_hides = supply.next_hides_some(p, first_tile, i);
+        if (i > run_start) {
+          multiply_values();
+          turns.pass();
+          wait_for_products<1>();
+        } else {
+          turns.pass();
+          wait_for_products<0>();
+        }
+        pin(scores);
+        plain = __any_sync(0xffffffffu, next_hides || c.changes_scores()) == 0;
+        supply.give_back_keys();
+        const auto finish_scores = [&] { c.finish(scores, words, entry); };
+        const bool moved = softmax.update(scores, weights, rescale, plain_now, finish_scores, [&] {
+          wait_for_products<0>();
+          pin(out);
+          pin(weights);
+          supply.give_back_values(i > run_start);
+        });
+        if (moved) scale_results(out, rescale);
+      }
+      if (i == count) supply.give_back_query();
+      if (i > run_start) {
+        multiply_values();
+        wait_for_products<0>();
+        pin(out);
+        supply.give_back_values();
+      }
+      if (i < count) {
+        supply.skip_tile();
+        if (++i == count) supply.give_back_query();
+      }
     }
     // The item is read again: what only its end needs would else stay in registers.
     const WorkItem& done = exchange.items.item[slot.index];
