@@ -59,56 +59,55 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     if (steps > 0) {
       int i = 0;
       Step step = await_step(exchange, step_number, first_lane);
+      StepPlaces before = at.places(step_number - 1).ahead();
+      StepPlaces now = at.places(step_number).ahead();
 #pragma unroll 1
       do {
-        const u32 stage = step_number % num_stages;
-        const u32 out_gradient = at.out_gradient(step_number);
-        const float* const lse = exchange.lse[stage] + Consumer::column();
-        const float* const delta = exchange.delta[stage] + Consumer::column();
+        const float* const lse = exchange.lse[now.stage] + Consumer::column();
+        const float* const delta = exchange.delta[now.stage] + Consumer::column();
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         float scores[query_step / 2];
         float gradients[query_step / 2];
-        // dK of the step before, beside the scores of this one. The first has none before it, and what comes of this is
-        // not used.
-        ask_for_key_gradient(at, step_number - 1, i > 1, gradient_fragments, key_gradient);
+        // dK of the step before, beside the scores of this one; not used in the first, which has none before it.
+        ask_for_key_gradient(at, before, i > 1, gradient_fragments, key_gradient);
         // dV of the step before is done; scores take the registers of what it was made of.
         wait_for_products<1>();
         pin(value_gradient);
         pin(weight_fragments);
-        if (i > 0) exchange.out_gradient_empty[(step_number - 1) % num_stages].arrive();
+        if (i > 0) exchange.out_gradient_empty[before.stage].arrive();
         products_fence();
-        multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
+        multiply_scores(scores, at.key_rows, now.query_rows());
         close_product_group();
         if constexpr (two_passes) {
           // dP takes the registers of what dK is made of.
           wait_for_products<1>();
           pin(gradient_fragments);
         }
-        exchange.out_gradient_full[stage].wait(step_number / num_stages % 2);
+        exchange.out_gradient_full[now.stage].wait(now.parity);
         products_fence();
-        multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(out_gradient, 0));
+        multiply_weight_gradients(gradients, at.value_rows, now.out_gradient_rows());
         close_product_group();
         wait_for_products<1>();
         pin(scores);
         pin(key_gradient);
-        if (i > 0) exchange.query_empty[(step_number - 1) % num_stages].arrive();
+        if (i > 0) exchange.query_empty[before.stage].arrive();
+        const StepPlaces next = at.places(step_number + 1).ahead();
         make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        keep_hidden_out(exchange, stage, masked, cleaned, words, weight_fragments, gradient_fragments);
+        keep_hidden_out(exchange, now.stage, masked, cleaned, words, weight_fragments, gradient_fragments);
         if constexpr (!two_passes) {
           hand_over(exchange, at, step_number, gradient_fragments);
           // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS. The first
-          // has none before it, and what comes of this is not used.
-          if (i > 0) await_score_gradients(exchange, step_number - 1);
-          ask_for_query_gradient(at, step_number - 1, 0, query_gradient);
+          // has none before it, which the barrier takes for done, and what comes of this is not used.
+          await_score_gradients(exchange, step_number - 1);
+          ask_for_query_gradient(at, before, 0, query_gradient);
         }
         pin(value_gradient);
         pin(weight_fragments);
         products_fence();
-        accumulate_value_gradient(value_gradient, weight_fragments, operand_descriptor(out_gradient, query_panel_bytes),
-                                  i > 0);
+        accumulate_value_gradient(value_gradient, weight_fragments, now.out_gradient_columns(), i > 0);
         close_product_group();
         const Step this_step = step;
         // Before the additions: what is read from shared memory after them waits in one queue with them.
@@ -123,11 +122,13 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
           sums = first_query_gradient_sums(p, c.b, this_step, warpgroup);
         }
         ++step_number;
+        before = now;
+        now = next;
       } while (++i < steps);
-      ask_for_key_gradient(at, step_number - 1, steps > 1, gradient_fragments, key_gradient);
+      ask_for_key_gradient(at, before, steps > 1, gradient_fragments, key_gradient);
       if constexpr (!two_passes) {
         await_score_gradients(exchange, step_number - 1);
-        ask_for_query_gradient(at, step_number - 1, 0, query_gradient);
+        ask_for_query_gradient(at, before, 0, query_gradient);
       }
       wait_for_products<0>();
       pin(value_gradient);
@@ -138,8 +139,8 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         give_back_score_gradients(exchange, step_number - 1);
         add_query_gradient(sums, query_gradient);
       }
-      exchange.query_empty[(step_number - 1) % num_stages].arrive();
-      exchange.out_gradient_empty[(step_number - 1) % num_stages].arrive();
+      exchange.query_empty[before.stage].arrive();
+      exchange.out_gradient_empty[before.stage].arrive();
     }
     exchange.keys_empty.arrive();
     store_gradients(exchange, c, item, key_gradient, value_gradient);

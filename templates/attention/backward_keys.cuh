@@ -538,6 +538,25 @@ __device__ inline void add_what_was_cleaned(const Consumer& c, const BackwardIte
   }
 }
 
+/// Where the operands of a step stand: its stage, the parity of that, and places for operand_at().
+struct StepPlaces {
+  u32 stage;
+  u32 parity;
+  u32 query;
+  u32 out_gradient;
+  u32 score_gradients;
+
+  __device__ __forceinline__ u64 query_rows() const { return operand_at(query, 0); }
+  __device__ __forceinline__ u64 query_columns() const { return operand_at(query, query_panel_bytes); }
+  __device__ __forceinline__ u64 out_gradient_rows() const { return operand_at(out_gradient, 0); }
+  __device__ __forceinline__ u64 out_gradient_columns() const { return operand_at(out_gradient, query_panel_bytes); }
+  /// Computed by here: see computed_ahead(). Takes registers, which roles that are split have none of.
+  __device__ __forceinline__ StepPlaces ahead() const {
+    return {computed_ahead(stage), computed_ahead(parity), computed_ahead(query), computed_ahead(out_gradient),
+            computed_ahead(score_gradients)};
+  }
+};
+
 /// Where the operands of a consumer warpgroup stand in shared memory.
 struct Operands {
   static constexpr int warpgroup_row_bytes = 64 * panel_row_bytes;
@@ -563,18 +582,18 @@ struct Operands {
         score_gradient_share(warpgroup * (split_by_query ? key_panel_bytes
                                           : split_by_key ? warpgroup_row_bytes
                                                          : 0)) {}
-  __device__ __forceinline__ u32 query(u32 step) const {
-    return shared + query_offset + step % num_stages * query_bytes;
-  }
-  __device__ __forceinline__ u32 out_gradient(u32 step) const {
-    return shared + out_gradient_offset + step % num_stages * out_gradient_bytes;
-  }
   __device__ __forceinline__ u32 score_gradients(u32 step) const {
     return shared + score_gradient_offset + step % score_gradient_buffers * score_gradient_bytes;
   }
+  __device__ __forceinline__ StepPlaces places(u32 step) const {
+    const u32 stage = step % num_stages;
+    return {stage, step / num_stages % 2, operand_place(shared + query_offset + stage * query_bytes),
+            operand_place(shared + out_gradient_offset + stage * out_gradient_bytes),
+            operand_place(score_gradients(step))};
+  }
   /// The warpgroup's own keys of dS^T.
-  __device__ __forceinline__ u64 score_gradient_rows(u32 step) const {
-    return operand_descriptor(score_gradients(step) + first_row_bytes, 0);
+  __device__ __forceinline__ u64 score_gradient_rows(const StepPlaces& step) const {
+    return operand_at(step.score_gradients + operand_place(first_row_bytes), 0);
   }
 };
 
@@ -598,26 +617,25 @@ __device__ __forceinline__ void await_score_gradients(Exchange& exchange, u32 st
 }
 
 /// Starts one of a warpgroup's shares of dQ of a step, of which it has every second.
-__device__ __forceinline__ void ask_for_query_gradient(const Operands& at, u32 step, int share,
+__device__ __forceinline__ void ask_for_query_gradient(const Operands& at, const StepPlaces& step, int share,
                                                        float (&query_gradient)[query_gradient_floats]) {
   products_fence();
   multiply_query_gradient(query_gradient,
-                          operand_descriptor(at.score_gradients(step) + at.score_gradient_share, key_panel_bytes),
+                          operand_at(step.score_gradients + operand_place(at.score_gradient_share), key_panel_bytes),
                           at.key_columns + descriptor_offset(share * consumer_warpgroups * key_panel_bytes));
   close_product_group();
 }
 
 /// Starts dK of a step, from where its dS^T stands: in registers, or where the warpgroup has handed it over.
-__device__ __forceinline__ void ask_for_key_gradient(const Operands& at, u32 step, bool accumulate,
+__device__ __forceinline__ void ask_for_key_gradient(const Operands& at, const StepPlaces& step, bool accumulate,
                                                      const u32 (&gradients)[query_step / 4],
                                                      float (&key_gradient)[padded_qk / 2]) {
   pin(key_gradient);
   products_fence();
-  const u64 query_columns = operand_descriptor(at.query(step), query_panel_bytes);
   if constexpr (two_passes) {
-    accumulate_key_gradient(key_gradient, gradients, query_columns, accumulate);
+    accumulate_key_gradient(key_gradient, gradients, step.query_columns(), accumulate);
   } else {
-    accumulate_key_gradient(key_gradient, at.score_gradient_rows(step), query_columns, accumulate);
+    accumulate_key_gradient(key_gradient, at.score_gradient_rows(step), step.query_columns(), accumulate);
   }
   close_product_group();
 }

@@ -129,10 +129,10 @@ struct QueryGradient {
   float (&first)[query_gradient_floats];
   float second[query_gradient_floats];
 
-  __device__ __forceinline__ void ask_for_first(const Operands& at, u32 step) {
+  __device__ __forceinline__ void ask_for_first(const Operands& at, const StepPlaces& step) {
     if (shares > 0) ask_for_query_gradient(at, step, 0, first);
   }
-  __device__ __forceinline__ void ask_for_second(const Operands& at, u32 step) {
+  __device__ __forceinline__ void ask_for_second(const Operands& at, const StepPlaces& step) {
     if (shares > 1) ask_for_query_gradient(at, step, 1, second);
   }
   /// Adds them to their sums, if there was such a step; `later`: groups of products asked for after them. What the next
@@ -195,7 +195,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         products_fence();
-        multiply_scores(scores, at.key_rows, operand_descriptor(at.query(step_number), 0));
+        multiply_scores(scores, at.key_rows, at.places(step_number).query_rows());
         close_product_group();
         wait_for_products<0>();
         pin(scores);
@@ -215,20 +215,19 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         exchange.query_empty[stage].arrive();
         pin(value_gradient);
         products_fence();
-        accumulate_value_gradient(value_gradient, fragments,
-                                  operand_descriptor(at.out_gradient(step_number), query_panel_bytes), i > 0);
+        accumulate_value_gradient(value_gradient, fragments, at.places(step_number).out_gradient_columns(), i > 0);
         close_product_group();
         if constexpr (!two_passes) {
           // dQ of the step before, for which the other warpgroup has had the time of a step to write dS. The first step
           // has none before it, and what comes of this is not used.
           if (i > 0) await_score_gradients(exchange, step_number - 1);
-          query_gradient.ask_for_first(at, step_number - 1);
+          query_gradient.ask_for_first(at, at.places(step_number - 1));
         }
         wait_for_products<two_passes ? 0 : 1>();
         pin(value_gradient);
         pin(fragments);
         exchange.out_gradient_empty[stage].arrive();
-        if constexpr (!two_passes) query_gradient.ask_for_second(at, step_number - 1);
+        if constexpr (!two_passes) query_gradient.ask_for_second(at, at.places(step_number - 1));
         const Step this_step = step;
         if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
         if constexpr (!two_passes) {
@@ -243,8 +242,8 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         float first[query_gradient_floats];
         QueryGradient<role> query_gradient{first};
         await_score_gradients(exchange, step_number - 1);
-        query_gradient.ask_for_first(at, step_number - 1);
-        query_gradient.ask_for_second(at, step_number - 1);
+        query_gradient.ask_for_first(at, at.places(step_number - 1));
+        query_gradient.ask_for_second(at, at.places(step_number - 1));
         query_gradient.template add</*later=*/0>(sums, true);
         give_back_score_gradients(exchange, step_number - 1);
       }
@@ -295,7 +294,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         const bool masked = c.masked(step);
         if (masked) c.flags(words, step);
         products_fence();
-        multiply_weight_gradients(gradients, at.value_rows, operand_descriptor(at.out_gradient(step_number), 0));
+        multiply_weight_gradients(gradients, at.value_rows, at.places(step_number).out_gradient_rows());
         close_product_group();
         wait_for_products<0>();
         pin(gradients);
@@ -312,10 +311,10 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         }
         exchange.out_gradient_empty[stage].arrive();
         if constexpr (!two_passes) {
-          query_gradient.ask_for_first(at, step_number);
-          query_gradient.ask_for_second(at, step_number);
+          query_gradient.ask_for_first(at, at.places(step_number));
+          query_gradient.ask_for_second(at, at.places(step_number));
         }
-        ask_for_key_gradient(at, step_number, i > 0, fragments, key_gradient);
+        ask_for_key_gradient(at, at.places(step_number), i > 0, fragments, key_gradient);
         float* const sums = first_query_gradient_sums(p, c.b, step, role);
         if (i + 1 < steps) step = await_step_and_out_gradient(exchange, step_number + 1, first_lane);
         if constexpr (!two_passes) query_gradient.template add</*later=*/1>(sums, true);

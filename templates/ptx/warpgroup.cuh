@@ -13,11 +13,17 @@ constexpr int panel_columns = 64;
 constexpr int panel_row_bytes = 128;
 constexpr int swizzle_atom_bytes = 1024;
 
+/// An address in shared memory as descriptors hold it.
+__device__ __forceinline__ unsigned int operand_place(unsigned int shared) { return (shared & 0x3ffffu) >> 4; }
+
 /// PTX ISA, "Matrix Descriptor Format": start address, offset from one 64-wide panel to the next for operands whose
 /// rows run along the product's inner dimension, offset from eight rows to the next eight, 128-byte swizzle.
-__device__ __forceinline__ u64 operand_descriptor(unsigned int shared, int panel_bytes) {
-  return static_cast<u64>((shared & 0x3ffffu) >> 4) | static_cast<u64>(panel_bytes >> 4) << 16 |
+__device__ __forceinline__ u64 operand_at(unsigned int place, int panel_bytes) {
+  return static_cast<u64>(place) | static_cast<u64>(panel_bytes >> 4) << 16 |
          static_cast<u64>(swizzle_atom_bytes >> 4) << 32 | 1ull << 62;
+}
+__device__ __forceinline__ u64 operand_descriptor(unsigned int shared, int panel_bytes) {
+  return operand_at(operand_place(shared), panel_bytes);
 }
 
 /// What to add to a descriptor for an operand `bytes` further on.
