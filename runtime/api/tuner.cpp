@@ -356,7 +356,8 @@ class Tuner {
     return {};
   }
 
-  /// By the ratios of turns that follow each other, each of the two first in every second round.
+  /// By the ratios of turns that follow each other, each of the two first in every second round; and by the medians, as
+  /// what is reported of the best is to be less than of the default.
   Result<bool> is_ahead(Trial& trial, Trial& standard) {
     const int runs = std::clamp(
         static_cast<int>(finals_milliseconds / std::max(standard.candidate.milliseconds, least_milliseconds)), 1,
@@ -374,7 +375,7 @@ class Tuner {
     }
     trial.candidate.milliseconds = median(its_times);
     standard.candidate.milliseconds = median(standard_times);
-    return median(gains) >= least_gain;
+    return median(gains) >= least_gain && trial.candidate.milliseconds < standard.candidate.milliseconds;
   }
 
   void report_done(std::size_t i) const {
