@@ -42,13 +42,16 @@ def check_scale(scale: Any) -> None:
                                "a number, or None; one that changes or is learned: Score('score * gain[0]', gain=...)")
 
 
-def remembered(key: tuple, make: Callable[[], Any]) -> Any:
-    """The call under `key`, which has to tell everything that `make` uses."""
-    call = _calls.get(key)
-    if call is None:
-        if len(_calls) >= _MOST_CALLS:
-            _calls.clear()
-        call = _calls[key] = make()
+def known(seen: tuple) -> Any:
+    """The call that is remembered under `seen`, or None."""
+    return _calls.get(seen)
+
+
+def remembered(seen: tuple, call: Any) -> Any:
+    """`call`, from now on known under `seen`, which has to tell everything that it was made from."""
+    if len(_calls) >= _MOST_CALLS:
+        _calls.clear()
+    _calls[seen] = call
     return call
 
 
@@ -65,19 +68,20 @@ def keeps_plans() -> bool:
     return may_compile()
 
 
-def kept_workspace(size: int, device: Any, stream: int, new_workspace: Callable[[], Any]) -> Any:
+def kept_workspace(size: int, device: Any, stream: int, new_workspace: Callable[[int, Any], Any]) -> Any:
     """A tensor of at least `size` bytes for runs on a stream that keep nothing in it: this thread's alone, as these come one
-    after another. `new_workspace` makes one of `size`."""
+    after another. `new_workspace` makes one of a size on a device."""
     key = device, stream, get_ident()
     kept = _workspaces.get(key)
     if kept is None or kept.numel() < size:
         if len(_workspaces) >= _MOST_WORKSPACES:
             _workspaces.clear()
-        kept = _workspaces[key] = new_workspace()
+        kept = _workspaces[key] = new_workspace(size, device)
     return kept
 
 
-def kept_plan(call: Any, stream: int, values: int, new_workspace: Callable[[], Any]) -> tuple[Any, Any]:
+def kept_plan(call: Any, device: Any, stream: int, values: int,
+              new_workspace: Callable[[int, Any], Any]) -> tuple[Any, Any]:
     """(workspace, plan) for runs of `call` on a stream under a mask of these `Program.values`. They are this thread's alone, as
     runs that share a plan have to come one after another."""
     key = call, stream, values, get_ident()
@@ -86,7 +90,7 @@ def kept_plan(call: Any, stream: int, values: int, new_workspace: Callable[[], A
         bytes_kept = call.workspace_bytes + sum(other.workspace_bytes for other, *_ in tuple(_plans))
         if len(_plans) >= _MOST_PLANS or bytes_kept > _MOST_KEPT_BYTES:
             _plans.clear()
-        kept = _plans[key] = new_workspace(), _core.TilePlan()
+        kept = _plans[key] = new_workspace(call.workspace_bytes, device), _core.TilePlan()
     return kept
 
 

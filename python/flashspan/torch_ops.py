@@ -149,7 +149,7 @@ def _of_forward(inputs: tuple) -> tuple:
 def _requires_grad(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sink: torch.Tensor | None,
                    score_tensors: list[torch.Tensor]) -> bool:
     return (query.requires_grad or key.requires_grad or value.requires_grad or (sink is not None and sink.requires_grad)
-            or any(tensor.requires_grad for tensor in score_tensors))
+            or bool(score_tensors) and any(tensor.requires_grad for tensor in score_tensors))
 
 
 def _nothing_watches() -> bool:
@@ -204,9 +204,15 @@ def _with_contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)  # contiguous() leaves strides of 0 where there are no elements
 
 
+def _empty_row_major(like: torch.Tensor) -> torch.Tensor:
+    if like.is_contiguous():  # then torch need not be told of a format, which is a third of its time
+        return torch.empty_like(like)
+    return torch.empty_like(like, memory_format=torch.contiguous_format)
+
+
 def _out_like(query: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     if query.shape[-1] == value.shape[-1]:  # said without a shape, which takes torch half the time
-        return torch.empty_like(query, memory_format=torch.contiguous_format)
+        return _empty_row_major(query)
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
@@ -220,13 +226,15 @@ def _look(tensor: torch.Tensor | None) -> tuple | None:
     """What a description tells of a tensor, of its address the alignment alone, by which kernels differ."""
     if tensor is None:
         return None
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % _ALIGNMENT
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), tensor.data_ptr() % _ALIGNMENT
 
 
 _ALIGNMENT = 16  # bytes
 
 
-def _identity(mask_tensors: list[torch.Tensor], score_tensors: list[torch.Tensor]) -> list:
+def _identity(mask_tensors: list[torch.Tensor], score_tensors: list[torch.Tensor]) -> Sequence:
+    if not (mask_tensors or score_tensors):
+        return ()
     return [(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*mask_tensors, *score_tensors)]
 
 
@@ -244,21 +252,24 @@ def _workspace_and_plan(call: Any, query: torch.Tensor, stream: int, keeps_memor
     size = call.workspace_bytes
     if not size:
         return None, None
-
-    def allocated() -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8, device=query.device)
-
     if not keeps_memory or size > calls.LARGEST_KEPT_WORKSPACE or _is_capturing(query):  # a graph has memory of its own
-        return allocated(), None
+        return _new_workspace(size, query.device), None
     if mask_values is None or not calls.keeps_plans():
-        return calls.kept_workspace(size, query.device, stream, allocated), None
-    return calls.kept_plan(call, stream, mask_values, allocated)
+        return calls.kept_workspace(size, query.device, stream, _new_workspace), None
+    return calls.kept_plan(call, query.device, stream, mask_values, _new_workspace)
 
 
-def _described_programs(mask: str, mask_tensors: list, score: str, score_tensors: list,
-                        sizes: tuple) -> tuple[Any, Any]:
-    return calls.programs(mask, [description(tensor, "mask") for tensor in mask_tensors],
-                          score, [description(tensor, "score") for tensor in score_tensors], sizes)
+def _new_workspace(size: int, device: torch.device) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def _described_inputs(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bshd: bool, mask: str, mask_tensors: list,
+                      score: str, score_tensors: list) -> tuple[list[tuple], tuple[Any, Any]]:
+    """Descriptions of query, key and value, and the extension's Mask and Score, or None, for their sizes."""
+    tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
+    programs = calls.programs(mask, [description(tensor, "mask") for tensor in mask_tensors],
+                              score, [description(tensor, "score") for tensor in score_tensors], calls.sizes_of(*tensors))
+    return tensors, programs
 
 
 def _check_ranks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: str) -> None:
@@ -291,20 +302,19 @@ def _forward_call(query, key, value, sink, out, lse, mask, mask_tensors, score, 
                   also=None):
     """The described call; out and lse follow from the others. When it is described for the first time, `also` gives
     another, whose kernel is compiled at the same time."""
-    def describe() -> Any:
-        bshd = layout == "bshd"
-        tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
-        programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
-        call = calls.forward(cuda_device(query), *programs, scale, tile, *tensors, _optional(sink, "sink"),
-                             description(out, "out", bshd), _optional(lse, "lse"))
-        if also is not None and not _is_capturing(query):
-            kind = mask, score, query.dtype, query.shape[-1], value.shape[-1], _in_key(tile)
-            calls.compile_together(cuda_device(query), kind, call, also)
-        return call
-
-    return calls.remembered(
-        ("forward", mask, score, scale, layout, _in_key(tile), lse is None, _look(query), _look(key), _look(value),
-         _look(sink), *_identity(mask_tensors, score_tensors)), describe)
+    seen = ("forward", mask, score, scale, layout, _in_key(tile), lse is None, _look(query), _look(key), _look(value),
+            _look(sink), *_identity(mask_tensors, score_tensors))
+    known = calls.known(seen)
+    if known is not None:
+        return known
+    bshd = layout == "bshd"
+    tensors, programs = _described_inputs(query, key, value, bshd, mask, mask_tensors, score, score_tensors)
+    call = calls.forward(cuda_device(query), *programs, scale, tile, *tensors, _optional(sink, "sink"),
+                         description(out, "out", bshd), _optional(lse, "lse"))
+    if also is not None and not _is_capturing(query):
+        kind = mask, score, query.dtype, query.shape[-1], value.shape[-1], _in_key(tile)
+        calls.compile_together(cuda_device(query), kind, call, also)
+    return calls.remembered(seen, call)
 
 
 def _in_key(tile: Sequence[int] | None) -> tuple[int, ...]:
@@ -338,23 +348,22 @@ def _backward(out_gradient, lse_gradient, query, key, value, sink, out, lse, mas
 def _backward_call(out_gradient, lse_gradient, query, key, value, sink, out, lse, results, mask, mask_tensors, score,
                    score_tensors, score_gradients, scale, layout, deterministic, tile):
     """The described call; `results` follow from the others."""
-    def describe() -> Any:
-        bshd = layout == "bshd"
-        tensors = [description(query, "query", bshd), description(key, "key", bshd), description(value, "value", bshd)]
-        programs = _described_programs(mask, mask_tensors, score, score_tensors, calls.sizes_of(*tensors))
-        wanted = [name for name, is_wanted in zip(calls.names_in(score), score_gradients) if is_wanted]
-        return calls.backward(
-            cuda_device(query), *programs, scale, deterministic, tile,
-            [(name, description(result, name)) for name, result in zip(wanted, results[4])], *tensors,
-            _optional(sink, "sink"), description(out, "out", bshd), description(lse, "lse"),
-            description(out_gradient, "out_gradient", bshd), _optional(lse_gradient, "lse_gradient"),
-            *(description(result, "gradient", bshd) for result in results[:3]),
-            None if sink is None else description(results[3], "sink_gradient"))
-
-    return calls.remembered(
-        ("backward", deterministic, _in_key(tile), tuple(score_gradients), mask, score, scale, layout,
-         _look(query), _look(key), _look(value), _look(sink), _look(out), _look(lse), _look(out_gradient), _look(lse_gradient),
-         *_identity(mask_tensors, score_tensors)), describe)
+    seen = ("backward", deterministic, _in_key(tile), tuple(score_gradients), mask, score, scale, layout, _look(query),
+            _look(key), _look(value), _look(sink), _look(out), _look(lse), _look(out_gradient), _look(lse_gradient),
+            *_identity(mask_tensors, score_tensors))
+    known = calls.known(seen)
+    if known is not None:
+        return known
+    bshd = layout == "bshd"
+    tensors, programs = _described_inputs(query, key, value, bshd, mask, mask_tensors, score, score_tensors)
+    wanted = [name for name, is_wanted in zip(calls.names_in(score), score_gradients) if is_wanted]
+    return calls.remembered(seen, calls.backward(
+        cuda_device(query), *programs, scale, deterministic, tile,
+        [(name, description(result, name)) for name, result in zip(wanted, results[4])], *tensors,
+        _optional(sink, "sink"), description(out, "out", bshd), description(lse, "lse"),
+        description(out_gradient, "out_gradient", bshd), _optional(lse_gradient, "lse_gradient"),
+        *(description(result, "gradient", bshd) for result in results[:3]),
+        None if sink is None else description(results[3], "sink_gradient")))
 
 
 def _optional(tensor: torch.Tensor | None, name: str) -> Any:
@@ -368,7 +377,7 @@ def _gradients_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     like_sink = query.new_empty(0, dtype=torch.float32) if sink is None else sink.new_empty(sink.shape)
     like_score = [tensor.new_empty(tensor.shape, dtype=torch.float32)
                   for tensor, is_wanted in zip(score_tensors, score_gradients) if is_wanted]
-    like_rows = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (query, key, value)]
+    like_rows = [_empty_row_major(tensor) for tensor in (query, key, value)]
     return *like_rows, like_sink, like_score
 
 
