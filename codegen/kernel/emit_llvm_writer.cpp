@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <iomanip>
+#include <sstream>
 
 namespace flashspan::kernel {
 

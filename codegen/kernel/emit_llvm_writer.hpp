@@ -3,8 +3,8 @@
 #pragma once
 
 #include <functional>
-#include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace flashspan::kernel {
@@ -16,12 +16,19 @@ inline constexpr const char* ir_ints = "<16 x i32>";
 inline constexpr const char* ir_longs = "<16 x i64>";
 inline constexpr const char* ir_bools = "<16 x i1>";
 
-/// Its arguments, one after the other, as text.
+/// Its arguments, texts and integers, one after the other, as text.
 template <typename... Parts>
 [[nodiscard]] std::string concat(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return text.str();
+  std::string text;
+  const auto append = [&text](const auto& part) {
+    if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(part)>>) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (append(parts), ...);
+  return text;
 }
 
 /// `value`, exactly a binary32, as an LLVM constant ("0x3FF0000000000000").

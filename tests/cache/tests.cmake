@@ -1,6 +1,8 @@
 # The cache's tests, and the small programs that they run as other processes.
 add_executable(cache_worker cache/worker/cache_worker.cpp)
 target_link_libraries(cache_worker PRIVATE flashspan_options flashspan_cache flashspan_core Threads::Threads)
+# It makes and compares entries by the thousand, of which each byte would be a few calls.
+target_compile_options(cache_worker PRIVATE -O2)
 add_library(fail_file_calls MODULE cache/worker/fail_file_calls.cpp)
 target_link_libraries(fail_file_calls PRIVATE flashspan_options ${CMAKE_DL_LIBS})
 add_library(jump_clock MODULE cache/worker/jump_clock.cpp)

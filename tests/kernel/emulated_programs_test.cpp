@@ -127,7 +127,7 @@ std::string host_source(const std::vector<RandomProgram>& programs) {
       "extern \"C\" __attribute__((visibility(\"default\"))) bool interpreted(\n"
       "    const flashspan_device::ProgramArguments& arguments, int b, int h, int q, int k, int q_len, int kv_len) {\n"
       "  return flashspan_device::interpret(arguments, b, h, q, k, q_len, kv_len);\n}\n";
-  return "#include \"device.hpp\"\n" + for_the_emulator(source) + functions;
+  return for_the_emulator(source) + functions;
 }
 
 class EmulatedPrograms : public testing::Test {
@@ -138,7 +138,7 @@ class EmulatedPrograms : public testing::Test {
     for (int i = 0; i < program_count; ++i) {
       programs().push_back(random_program(random, i % 2 == 0 ? mask::Variable::k : mask::Variable::q));
     }
-    const auto library = compile_for_host(host_source(programs()));
+    const auto library = compile_for_host("device.hpp", host_source(programs()));
     ASSERT_TRUE(library) << library.error().message();
     opened() = *library;
   }

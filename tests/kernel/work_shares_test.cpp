@@ -36,7 +36,7 @@ class SharedWork : public testing::Test {
     for (const kernel::TemplateFile& file : kernel::template_library()) {
       source.files.push_back({std::string(file.name), std::string(file.text)});
     }
-    const auto library = compile_for_host("#include \"concurrent_device.hpp\"\n" + for_the_emulator(source));
+    const auto library = compile_for_host("concurrent_device.hpp", for_the_emulator(source));
     ASSERT_TRUE(library) << library.error().message();
     library_ = *library;
   }

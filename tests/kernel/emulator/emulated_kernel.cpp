@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 
@@ -27,11 +28,13 @@ std::string contents(const fs::path& path) {
 // Everything else stays hidden, so that libraries opened one after another share nothing.
 constexpr const char* exported = "extern \"C\" __attribute__((visibility(\"default\"))) ";
 
-/// A folder of our own, removed with everything in it.
+/// A folder of our own in `parent`, removed with everything in it.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "flashspan_emulator_XXXXXX").string();
+  explicit TemporaryFolder(const fs::path& parent) {
+    std::error_code ignored;
+    fs::create_directories(parent, ignored);
+    std::string name = (parent / "flashspan_emulator_XXXXXX").string();
     if (mkdtemp(name.data()) != nullptr) path_ = name;
   }
   ~TemporaryFolder() {
@@ -48,6 +51,21 @@ class TemporaryFolder {
 
 Error compile_error(const std::string& detail) {
   return Error{ErrorCode::compile_failed, "host compiler", "an error", "the kernel's text as C++", detail};
+}
+
+/// Path of the library in `folder` that `source` is compiled into.
+Result<fs::path> compile_library(const std::string& source, const fs::path& folder) {
+  const fs::path text = folder / "kernel.cpp";
+  const fs::path library = folder / "kernel.so";
+  const fs::path messages = folder / "messages.txt";
+  std::ofstream(text) << source;
+  // Threads that jump to stacks of their own are not what _FORTIFY_SOURCE takes them for.
+  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) +
+                              " -std=c++20 -O1 -w -fPIC -fvisibility=hidden -U_FORTIFY_SOURCE -shared '" +
+                              text.string() + "' -o '" + library.string() + "' 2>'" + messages.string() + "'";
+  if (std::system(command.c_str()) != 0)
+    return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
+  return library;
 }
 
 /// A function "emulate_<entry>" that runs the entry on a grid.
@@ -84,24 +102,26 @@ std::string for_the_emulator(kernel::SourceText source) {
 
 void* symbol(const std::shared_ptr<void>& library, const char* name) { return dlsym(library.get(), name); }
 
-Result<std::shared_ptr<void>> compile_for_host(const std::string& source) {
-  const TemporaryFolder folder;
-  const fs::path text = folder.path() / "kernel.cpp";
-  const fs::path library = folder.path() / "kernel.so";
-  const fs::path messages = folder.path() / "messages.txt";
-  std::ofstream(text) << source;
-  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) +
-                              " -std=c++20 -O1 -w -fPIC -fvisibility=hidden -shared -I'" + emulator_folder.string() +
-                              "' '" + text.string() + "' -o '" + library.string() + "' 2>'" + messages.string() + "'";
-  if (std::system(command.c_str()) != 0)
-    return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
+Result<std::shared_ptr<void>> compile_for_host(const char* device, const std::string& source) {
+  const std::string text = contents(emulator_folder / device) + source;
+  // What another process has compiled: tests of one suite have many libraries in common.
+  const char* const kept = std::getenv("FLASHSPAN_TESTS_CACHE_DIR");
+  const TemporaryFolder folder(kept != nullptr ? fs::path(kept) : fs::temp_directory_path());
+  const std::string name = "emulated_" + std::to_string(std::hash<std::string>{}(text)) + ".so";
+  const fs::path library = (kept != nullptr ? fs::path(kept) : folder.path()) / name;
+  if (!fs::exists(library)) {
+    const auto compiled = compile_library(text, folder.path());
+    if (!compiled) return compiled.error();
+    std::error_code ignored;
+    fs::rename(*compiled, library, ignored);
+  }
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return compile_error(dlerror());
   return std::shared_ptr<void>(handle, [](void* opened) { dlclose(opened); });
 }
 
 Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source) {
-  std::string text = "#include \"device.hpp\"\n" + for_the_emulator(source);
+  std::string text = for_the_emulator(source);
   for (const kernel::ProgramText& program : source.programs) {
     for (const std::string& entry : program.entry_points) text += launcher(entry);
   }
@@ -109,7 +129,7 @@ Result<EmulatedKernel> EmulatedKernel::compile(const kernel::SourceText& source)
   // Calls that differ in data alone have one kernel.
   static std::map<std::string, std::shared_ptr<void>> compiled;
   if (const auto found = compiled.find(text); found != compiled.end()) return EmulatedKernel(found->second);
-  auto library = compile_for_host(text);
+  auto library = compile_for_host("device.hpp", text);
   if (!library) return library.error();
   compiled.emplace(text, *library);
   return EmulatedKernel(*std::move(library));

@@ -16,7 +16,7 @@ enum class BlockOrder { first_first, last_first };
 
 class EmulatedKernel {
  public:
-  /// Takes some seconds, once per text and process. Error: compile_failed with the compiler's messages.
+  /// Takes a second or two, once per text and process. Error: compile_failed with the compiler's messages.
   static Result<EmulatedKernel> compile(const kernel::SourceText& source);
 
   /// Runs one entry point on `blocks` blocks of `threads` threads. `arguments` as for cuLaunchKernel. "" or what went
@@ -34,9 +34,10 @@ class EmulatedKernel {
 
 /// The kernel's text, flat, with the emulator's instructions in place of the device's. Stands behind device.hpp.
 [[nodiscard]] std::string for_the_emulator(kernel::SourceText source);
-/// C++ source compiled by the build's compiler into a library that is opened and deleted from disk.
-/// Error: compile_failed with the compiler's messages.
-[[nodiscard]] Result<std::shared_ptr<void>> compile_for_host(const std::string& source);
+/// C++ source, behind the header of this folder that `device` names, compiled by the build's compiler into a library
+/// that is opened. On disk it is kept for other processes where FLASHSPAN_TESTS_CACHE_DIR is set, and deleted
+/// otherwise. Error: compile_failed with the compiler's messages.
+[[nodiscard]] Result<std::shared_ptr<void>> compile_for_host(const char* device, const std::string& source);
 /// Address of an exported function; null if there is none.
 [[nodiscard]] void* symbol(const std::shared_ptr<void>& library, const char* name);
 
