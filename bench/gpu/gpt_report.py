@@ -5,6 +5,9 @@ import statistics
 
 from result_files import write_whole
 
+NUDGED = "flex_nudged"
+AS_FAR = 2.0  # distances of two pairs of equal trainings: either may be the larger by chance
+
 
 def engine_of(group, name):
     return next((engine for engine in group["engines"] if engine["engine"] == name), None)
@@ -15,17 +18,18 @@ def losses_of(group, name):
     return [] if engine is None or engine["failure"] else engine["losses"]
 
 
+def mean_distance(ours, theirs):
+    return statistics.mean(abs(a - b) for a, b in zip(ours, theirs))
+
+
 def loss_gap(group):
-    """(mean gap between Flashspan's and FlexAttention's loss, what a loss varies by from batch to batch), both over the last
-    quarter of the steps; None where there are too few. Batches, buckets and dropped tokens are the same: what differs is
+    """(distance of Flashspan's losses from FlexAttention's, distance of FlexAttention's from its own after a nudge), means over
+    all steps; None where one of them is missing. Batches, buckets' rotations and dropped tokens are the same: what differs is
     rounding, which training amplifies."""
-    ours, theirs = losses_of(group, "flashspan"), losses_of(group, "flex")
-    last = min(len(ours), len(theirs)) // 4
-    if last < 2:
+    ours, theirs, after_nudge = (losses_of(group, name) for name in ("flashspan", "flex", NUDGED))
+    if not ours or not theirs or not after_nudge:
         return None
-    gap = abs(statistics.mean(a - b for a, b in zip(ours[-last:], theirs[-last:])))
-    steps = [b - a for a, b in zip(ours[-last:-1], ours[-last + 1:])]
-    return gap, statistics.pstdev([*steps, *(-step for step in steps)])
+    return mean_distance(ours, theirs), mean_distance(after_nudge, theirs)
 
 
 def is_right(group):
@@ -33,7 +37,7 @@ def is_right(group):
     if ours is not None and ours["failure"]:
         return False
     gap = loss_gap(group)
-    return gap is None or gap[0] <= gap[1]
+    return gap is None or gap[0] <= AS_FAR * gap[1]
 
 
 def ratio(group, name):
@@ -60,7 +64,7 @@ def lines_of_group(group):
     gap = loss_gap(group)
     words = [f"{ratio(group, name):.2f} times as fast as {name}" for name in ("flex", "sdpa") if ratio(group, name)]
     if gap is not None:
-        words.append(f"losses apart by {gap[0]:.4f}, from batch to batch by {gap[1]:.4f}")
+        words.append(f"losses apart by {gap[0]:.5f} in the mean of all steps, FlexAttention's after a nudge by {gap[1]:.5f}")
     return [*rows, f"{group['length']} {group['pattern']}: {', '.join(words) or 'nothing to compare'}"]
 
 
@@ -71,8 +75,9 @@ def markdown(result):
              f"{settings['heads']} heads, bf16 autocast, {settings['tokens']} tokens a step, {settings['buckets']} buckets, "
              f"{settings['dropped']:.0%} of queries and keys dropped, {settings['documents']} documents.", "",
              "Engines take turns, a step each, on the same batches. `sdpa` is dense causal attention: another function, and the "
-             "speed that sparsity is measured by. A step is forward, backward and optimizer, with block masks, sorting and "
-             "planning; the first one compiles.", "",
+             "speed that sparsity is measured by. `flex_nudged` starts from weights that are moved by no more than rounding to "
+             "bf16 moves them: how far its losses are from `flex`'s is what rounding alone does. A step is forward, backward and "
+             "optimizer, with block masks, sorting and planning; the first one compiles.", "",
              "| length | pattern | batch | engine | steps | first step, s | median step, ms | by Flashspan's | loss |",
              "|---|---|---|---|---|---|---|---|---|"]
     words = []

@@ -62,14 +62,15 @@ def test_the_stream_is_the_same_for_everyone_and_has_its_documents():
 
 
 def test_a_failure_of_ours_or_another_curve_is_told():
-    def group(ours, theirs, failure=None):
+    def group(ours, failure=None):
         return {"engines": [{"engine": "flashspan", "failure": failure, "losses": ours},
-                            {"engine": "flex", "failure": None, "losses": theirs}]}
+                            {"engine": "flex", "failure": None, "losses": curve},
+                            {"engine": "flex_nudged", "failure": None, "losses": [loss + 0.01 for loss in curve]}]}
 
-    noisy = [2.0, 2.2, 1.9, 2.1] * 4
-    assert gpt_report.is_right(group(noisy, noisy))
-    assert not gpt_report.is_right(group(noisy, [loss + 1 for loss in noisy]))
-    assert not gpt_report.is_right(group([], noisy, failure="RuntimeError: no"))
+    curve = [2.0, 1.8, 1.7, 1.65]
+    assert gpt_report.is_right(group([loss - 0.015 for loss in curve]))
+    assert not gpt_report.is_right(group([loss - 0.03 for loss in curve]))
+    assert not gpt_report.is_right(group([], failure="RuntimeError: no"))
 
 
 def test_what_it_does_not_know_is_refused(capsys, tmp_path):
