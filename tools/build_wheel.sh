@@ -2,7 +2,7 @@
 # Builds the Python package as a wheel that carries what it needs: tools/build_wheel.sh [FOLDER]    (default: build/wheel)
 #
 # The library is the one of preset release, which is built (tools/test.sh) or built now; pip compiles what it lacks. auditwheel
-# then copies in the shared libraries that a manylinux system need not have (spdlog, fmt, oneTBB, Zstandard), gives the wheel the
+# then copies in the shared libraries that a manylinux system need not have (spdlog, fmt, oneTBB, Zstandard, libpng), gives the wheel the
 # tag of the oldest glibc that it runs with, and fails if there is none. The driver, NVRTC and the CPU back end are opened at
 # run time, so that a machine without one of them has the rest. The CPU back end, with LLVM inside, is in the wheel all the
 # same: it is what runs without a GPU, nine tenths of some 20 MB, and never mapped by a process that does not use it. What talks to

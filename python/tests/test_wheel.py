@@ -46,9 +46,9 @@ def test_it_takes_from_the_system_what_every_system_has(wheel):
     assert "is consistent" in " ".join(shown.stdout.split()) and "manylinux_2_" in shown.stdout
 
 
-def test_it_holds_its_types_and_the_cpu_back_end(wheel):
+def test_it_holds_its_types_the_cpu_back_end_and_the_command(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("flashspan/py.typed", "flashspan/_core.pyi", "flashspan/libflashspan_cpu.so"):
+    for name in ("flashspan/py.typed", "flashspan/_core.pyi", "flashspan/libflashspan_cpu.so", "flashspan/flashspan"):
         assert name in names
     assert not [name for name in names if "libcuda" in name or "libnvrtc" in name or "libLLVM" in name]
 
@@ -90,3 +90,18 @@ except flashspan.BadArgumentError as error:
     print("refused" if "__dlpack__" in str(error) else error)
 """
     assert printed_by(bare_python, program) == ["refused"]
+
+
+def test_the_command_is_on_the_path_and_finds_what_stands_beside_it(bare_python, tmp_path):
+    """Under its name alone, as a shell finds it, where the working folder has a file of that name."""
+    (tmp_path / "flashspan").write_text("of somebody else")
+
+    def run(*arguments):
+        return subprocess.run(["flashspan", *arguments], cwd=tmp_path, env={"PATH": f"{bare_python.parent}:/usr/bin:/bin"},
+                              capture_output=True, text=True)
+
+    assert "ok      cpu" in run("doctor", "--cache-dir", tmp_path / "cache").stdout
+    explained = run("explain", "--mask", "causal", "--q-len", "300")
+    assert explained.returncode == 0 and "lowering" in explained.stdout, explained.stderr
+    refused = run("explain", "--mask", "q >> k", "--q-len", "300")
+    assert refused.returncode == 2 and refused.stderr.startswith("flashspan: ")
