@@ -89,7 +89,7 @@ std::vector<std::byte> encode_bundle(const std::map<KernelKey, BundledEntry>& en
 Result<void> write_bundle(const std::filesystem::path& path, std::vector<BundledEntry> entries) {
   std::map<KernelKey, BundledEntry> by_key;  // the first of each
   for (BundledEntry& entry : entries) by_key.try_emplace(entry.key, std::move(entry));
-  if (const int error = publish_file(path, encode_bundle(by_key)); error != 0) {
+  if (const int error = publish_file(path, encode_bundle(by_key), Permissions::of_caller); error != 0) {
     return Error{ErrorCode::io_error, "bundle", path.string() + ": " + error_text(error),
                  "a file in a folder that can be written to", ""};
   }
@@ -157,9 +157,12 @@ const BundleFile::Item* BundleFile::find(const KernelKey& key) const {
   return found != items_.end() && found->key == key ? &*found : nullptr;
 }
 
-const BundleFile::Item* BundleFile::find_alias(const KernelKey& alias) const {
-  const auto found = std::ranges::find(items_, alias, &Item::alias);
-  return found != items_.end() ? &*found : nullptr;
+std::vector<const BundleFile::Item*> BundleFile::find_alias(const KernelKey& alias) const {
+  std::vector<const Item*> found;
+  for (const Item& item : items_) {
+    if (item.alias == alias) found.push_back(&item);
+  }
+  return found;
 }
 
 std::optional<Entry> BundleFile::read(const Item& item, std::string* why) const {

@@ -41,7 +41,8 @@ class BundleFile {
 
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }  ///< sorted by key
   [[nodiscard]] const Item* find(const KernelKey& key) const;
-  [[nodiscard]] const Item* find_alias(const KernelKey& alias) const;
+  /// One for each compiler that made it.
+  [[nodiscard]] std::vector<const Item*> find_alias(const KernelKey& alias) const;
   /// The entry, checked. `why` receives one line on what is wrong if there is none.
   [[nodiscard]] std::optional<Entry> read(const Item& item, std::string* why) const;
 

@@ -147,7 +147,7 @@ int DiskStore::publish(const KernelKey& key, std::span<const std::byte> bytes) c
   const fs::path shard = shard_of(key);
   if (const int error = create_private_directories(directory_); error != 0) return error;
   if (const int error = create_directory_like(shard, directory_); error != 0) return error;
-  return publish_file(path_of(key), bytes);
+  return publish_file(path_of(key), bytes, Permissions::of_directory);
 }
 
 Result<void> DiskStore::write(const KernelKey& key, const Entry& entry) {

@@ -10,16 +10,29 @@
 #include "cache/whole_file.hpp"
 
 namespace flashspan::cache {
+namespace {
 
-FileLock::FileLock(const std::filesystem::path& path) {
+/// A descriptor, or -1 with errno. No link is followed, and a file that was there keeps its permissions: it may be
+/// anybody's.
+int opened_or_made(const std::filesystem::path& path) {
   constexpr mode_t owner_alone = 0600;
+  constexpr int attempts = 10;  // between the two calls another process may remove the file
   // For writing too: NFS gives no exclusive lock of a file that is only read.
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, owner_alone);
-  if (descriptor_ < 0) {
-    error_ = errno;
-    return;
+  constexpr int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const int made = ::open(path.c_str(), flags | O_CREAT | O_EXCL, owner_alone);
+    if (made >= 0) take_permissions_of_directory(made, path.parent_path());
+    if (made >= 0 || errno != EEXIST) return made;
+    const int opened = ::open(path.c_str(), flags);
+    if (opened >= 0 || errno != ENOENT) return opened;
   }
-  take_permissions_of_directory(descriptor_, path.parent_path());
+  return -1;
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::filesystem::path& path) : descriptor_(opened_or_made(path)) {
+  if (descriptor_ < 0) error_ = errno;
 }
 
 FileLock::~FileLock() {

@@ -9,7 +9,8 @@ namespace flashspan::cache {
 /// dies, the system lets it go.
 class FileLock {
  public:
-  /// Makes the file if it is not there, with the permissions of its folder. The folder must be there.
+  /// Makes the file if it is not there, with the permissions of its folder. The folder must be there. A link in the
+  /// file's place is an error (ELOOP).
   explicit FileLock(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;

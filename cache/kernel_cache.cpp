@@ -107,8 +107,11 @@ struct KernelCache::State {
     return discarded.contains(key);
   }
 
-  void keep_on_disk(const KernelKey& key, const Entry& entry);
-  void keep(const KernelKey& key, const Entry& entry);
+  /// Whether it is there now.
+  bool keep_on_disk(const KernelKey& key, const Entry& entry);
+  void publish(const KernelKey& key, const Entry& entry) const {
+    if (shared) shared->write(key, entry);
+  }
 
   /// From a store, else from the fetcher, else from the builder. Runs without the lock. Never throws.
   Result<Found> make(const KernelKey& key, const Builder& builder, const Fetcher& fetcher) noexcept;
@@ -118,18 +121,19 @@ struct KernelCache::State {
   std::optional<DiskStore> disk;
   std::vector<std::unique_ptr<Layer>> layers;
   std::unique_ptr<SharedStore> shared;
-  std::mutex mutex;                                        // guards what follows
-  std::unordered_set<KernelKey, KernelKeyHash> discarded;  // not to be taken from layers, which keep everything
+  std::mutex mutex;  // guards what follows
+  std::unordered_set<KernelKey, KernelKeyHash>
+      discarded;  // until a sound one is on disk, not to be taken from anywhere
   MemoryStore memory;
   std::unordered_map<KernelKey, std::shared_ptr<Flight>, KernelKeyHash> flights;
   LogSink log;
 };
 
 std::optional<KernelCache::Found> KernelCache::State::read(const KernelKey& key) {
+  if (is_discarded(key)) return std::nullopt;
   if (disk) {
     if (auto entry = disk->read(key)) return found(*std::move(entry), Outcome::disk);
   }
-  if (layers.empty() || is_discarded(key)) return std::nullopt;
   for (const auto& layer : layers) {
     if (auto entry = layer->read(key)) return found(*std::move(entry), Outcome::layer);
   }
@@ -147,32 +151,34 @@ Result<KernelCache::Found> KernelCache::State::make_or_throw(const KernelKey& ke
   }
   // Before this process takes a turn: the one that it asks may share the folder, and wait for that turn.
   if (auto fetched = fetcher ? fetcher() : std::nullopt) {
-    keep(key, *fetched);
+    keep_on_disk(key, *fetched);
+    publish(key, *fetched);
     return found(*std::move(fetched), Outcome::service);
   }
   return build(key, builder);
 }
 
 Result<KernelCache::Found> KernelCache::State::build(const KernelKey& key, const Builder& builder) {
-  const auto turn = disk ? disk->take_turn(key) : nullptr;
-  if (turn) {
+  auto turn = disk ? disk->take_turn(key) : nullptr;
+  if (turn && !is_discarded(key)) {
     if (auto entry = disk->read(key)) return found(*std::move(entry), Outcome::disk);  // of whoever had it before
   }
   Result<Entry> built = builder();
   if (!built) return built.error();
-  keep(key, *built);
+  if (keep_on_disk(key, *built)) {
+    const std::lock_guard lock(mutex);
+    discarded.erase(key);
+  }
+  turn.reset();  // those who wait for it find the entry on disk, and need not wait for another machine
+  publish(key, *built);
   return found(*std::move(built), Outcome::built);
 }
 
-void KernelCache::State::keep(const KernelKey& key, const Entry& entry) {
-  keep_on_disk(key, entry);
-  if (shared) shared->write(key, entry);
-}
-
-void KernelCache::State::keep_on_disk(const KernelKey& key, const Entry& entry) {
-  if (!disk) return;
+bool KernelCache::State::keep_on_disk(const KernelKey& key, const Entry& entry) {
+  if (!disk) return false;
   const Result<void> written = disk->write(key, entry);
   if (!written && log) log(LogLevel::warning, "cache: not kept on disk: " + written.error().message());
+  return written.has_value();
 }
 
 Result<KernelCache::Found> KernelCache::State::make(const KernelKey& key, const Builder& builder,
@@ -234,12 +240,13 @@ std::optional<KernelCache::Found> KernelCache::find(const KernelKey& key) {
 
 std::optional<std::pair<KernelKey, KernelCache::Found>> KernelCache::find_alias(const KernelKey& alias) {
   for (const auto& layer : state_->layers) {
-    auto read = layer->read_alias(alias);
-    if (!read || state_->is_discarded(read->first)) continue;
-    return std::pair{read->first, found(std::move(read->second), Outcome::layer)};
+    auto read = layer->read_alias(alias, [this](const KernelKey& key) { return is_discarded(key); });
+    if (read) return std::pair{read->first, found(std::move(read->second), Outcome::layer)};
   }
   return std::nullopt;
 }
+
+bool KernelCache::is_discarded(const KernelKey& key) const { return state_->is_discarded(key); }
 
 void KernelCache::discard(const KernelKey& key, const std::string& reason) {
   {

@@ -55,9 +55,10 @@ class KernelCache {
   [[nodiscard]] std::optional<Found> find(const KernelKey& key);
   /// An entry of a layer by its alias, with its key.
   [[nodiscard]] std::optional<std::pair<KernelKey, Found>> find_alias(const KernelKey& alias);
-  /// Forgets `key` in memory, moves its file aside, and asks neither layers nor shared store for it again: for an entry
-  /// that a device refused to load.
+  /// Forgets `key` in memory, moves its file aside, and takes it from no store again until one that was built is on
+  /// disk: for an entry that a device refused to load.
   void discard(const KernelKey& key, const std::string& reason);
+  [[nodiscard]] bool is_discarded(const KernelKey& key) const;
 
  private:
   struct State;

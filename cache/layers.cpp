@@ -45,12 +45,13 @@ class BundleLayer final : public Layer {
     return item == nullptr ? std::nullopt : read(*item);
   }
 
-  [[nodiscard]] std::optional<std::pair<KernelKey, Entry>> read_alias(const KernelKey& alias) override {
-    const BundleFile::Item* const item = bundle_.find_alias(alias);
-    if (item == nullptr) return std::nullopt;
-    auto entry = read(*item);
-    if (!entry) return std::nullopt;
-    return std::pair{item->key, *std::move(entry)};
+  [[nodiscard]] std::optional<std::pair<KernelKey, Entry>> read_alias(const KernelKey& alias,
+                                                                      const KeyTest& is_barred) override {
+    for (const BundleFile::Item* const item : bundle_.find_alias(alias)) {
+      if (is_barred(item->key)) continue;
+      if (auto entry = read(*item)) return std::pair{item->key, *std::move(entry)};
+    }
+    return std::nullopt;
   }
 
  private:

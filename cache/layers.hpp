@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,6 +15,8 @@
 
 namespace flashspan::cache {
 
+using KeyTest = std::function<bool(const KernelKey&)>;
+
 /// One store. Thread-safe. Nothing in it is stamped, moved or removed; a damaged entry is a warning and a miss.
 class Layer {
  public:
@@ -22,8 +25,9 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
   [[nodiscard]] virtual std::optional<Entry> read(const KernelKey& key) = 0;
-  /// An entry with this alias, and its key. Folders keep no aliases.
-  [[nodiscard]] virtual std::optional<std::pair<KernelKey, Entry>> read_alias(const KernelKey& /*alias*/) {
+  /// A sound entry with this alias, and its key, which is none that `is_barred`. Folders keep no aliases.
+  [[nodiscard]] virtual std::optional<std::pair<KernelKey, Entry>> read_alias(const KernelKey& /*alias*/,
+                                                                              const KeyTest& /*is_barred*/) {
     return std::nullopt;
   }
 };

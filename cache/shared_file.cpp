@@ -20,7 +20,7 @@ int change_file(const std::filesystem::path& path, const TextChange& change) {
   if (error != 0 && error != ENOENT) return error;
   const std::string old(reinterpret_cast<const char*>(contents.bytes.data()), contents.bytes.size());
   const std::string changed = change(old);
-  return publish_file(path, std::as_bytes(std::span(changed)));
+  return publish_file(path, std::as_bytes(std::span(changed)), Permissions::of_directory);
 }
 
 }  // namespace flashspan::cache

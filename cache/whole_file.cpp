@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -71,14 +72,39 @@ int sync(int descriptor) {
   return 0;
 }
 
-/// Creates `directory`/.tmp-<pid>-<random> with the bytes, on stable storage, with the directory's permissions.
-/// After a failure no file is left.
-int create_temporary(const std::filesystem::path& directory, std::span<const std::byte> bytes,
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+/// What this process's umask leaves. umask() itself would have to change it, for all threads.
+mode_t permissions_of_new_files() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    mode_t masked = 0;
+    if (word == "Umask:" && status >> std::oct >> masked) return 0666 & ~masked;
+  }
+  return 0600;
+}
+
+/// Gives the open file that is to stand at `path` the permissions of the one that it replaces, or of a new one.
+void take_permissions_of_caller(int descriptor, const std::filesystem::path& path) {
+  struct stat replaced{};
+  const bool replaces = ::stat(path.c_str(), &replaced) == 0;
+  (void)::fchmod(descriptor, replaces ? replaced.st_mode & 0666 : permissions_of_new_files());
+}
+
+/// Creates .tmp-<pid>-<random> beside `path` with the bytes, on stable storage. After a failure no file is left.
+int create_temporary(const std::filesystem::path& path, std::span<const std::byte> bytes, Permissions permissions,
                      std::filesystem::path& temporary) {
+  const std::filesystem::path directory = folder_of(path);
   std::string name = (directory / (".tmp-" + std::to_string(::getpid()) + "-XXXXXX")).string();
   FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (!file.open()) return errno;
-  take_permissions_of_directory(file.number(), directory);
+  if (permissions == Permissions::of_directory) {
+    take_permissions_of_directory(file.number(), directory);
+  } else {
+    take_permissions_of_caller(file.number(), path);
+  }
   int error = write_all(file.number(), bytes);
   if (error == 0) error = sync(file.number());
   const int close_error = file.close();
@@ -114,16 +140,15 @@ int read_file(const std::filesystem::path& path, std::int64_t limit_bytes, std::
   return 0;
 }
 
-int publish_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+int publish_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Permissions permissions) {
   std::filesystem::path temporary;
-  if (const int error = create_temporary(folder, bytes, temporary); error != 0) return error;
+  if (const int error = create_temporary(path, bytes, permissions, temporary); error != 0) return error;
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
     return error;
   }
-  sync_directory(folder);
+  sync_directory(folder_of(path));
   return 0;
 }
 
@@ -138,13 +163,15 @@ int create_private_directories(const std::filesystem::path& directory) {
 int create_directory_like(const std::filesystem::path& directory, const std::filesystem::path& parent) {
   if (::mkdir(directory.c_str(), 0700) != 0) return errno == EEXIST ? 0 : errno;
   struct stat status{};
-  if (::stat(parent.c_str(), &status) == 0) (void)::chmod(directory.c_str(), status.st_mode & 02777);
+  if (::stat(parent.c_str(), &status) == 0) (void)::chmod(directory.c_str(), status.st_mode & 03777);
   return 0;
 }
 
 void take_permissions_of_directory(int descriptor, const std::filesystem::path& directory) {
   struct stat status{};
-  if (::stat(directory.c_str(), &status) == 0) (void)::fchmod(descriptor, status.st_mode & 0666);
+  if (::stat(directory.c_str(), &status) != 0) return;
+  const mode_t kept_from_others = (status.st_mode & S_ISVTX) != 0 ? 0022 : 0;
+  (void)::fchmod(descriptor, status.st_mode & 0666 & ~kept_from_others);
 }
 
 std::string error_text(int error) { return std::error_code(error, std::generic_category()).message(); }

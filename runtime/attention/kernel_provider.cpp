@@ -57,6 +57,15 @@ Error not_prepared(const kernel::KernelSpec& spec, const UserText& text, const c
                expression_lines(text)};
 }
 
+/// Whether it is the binary that the device does not take: out of memory, say, it would take no other one either.
+bool is_of_the_binary(const Error& of_load) { return of_load.code == ErrorCode::unsupported; }
+
+Error load_error(Error error, const std::string& line) {
+  error.code = ErrorCode::device_error;
+  error.detail += (error.detail.empty() ? "" : "\n") + line;
+  return error;
+}
+
 /// Of a compile whose result must not be kept under its key. Its user sees what comes of the next attempt.
 Error compiler_changed(const std::string& expected) {
   return Error{ErrorCode::missing_component, "compiler", "another one", expected, ""};
@@ -180,18 +189,16 @@ KernelProvider::Outcome KernelProvider::make(const kernel::KernelSpec& spec, con
   auto built = build(spec, text, on_miss);
   if (!built) return built.error();
   auto loaded = load(*built);
-  if (!loaded) {
+  if (!loaded && is_of_the_binary(loaded.error())) {
     // An entry that the device refuses is as bad as a damaged one: rebuilt once, and only once.
-    cache_->discard(built->key, loaded.error().message());
+    const Error refusal = loaded.error();
+    cache_->discard(built->key, refusal.message());
     built = build(spec, text, on_miss);
-    if (!built) return built.error();
+    if (!built && built.error().code == ErrorCode::compile_failed) return built.error();
+    if (!built) return load_error(refusal, "not made again: " + built.error().message());
     loaded = load(*built);
-    if (!loaded) {
-      Error error = loaded.error();
-      error.detail += (error.detail.empty() ? "" : "\n") + ("spec: " + spec.summary());
-      return error;
-    }
   }
+  if (!loaded) return load_error(loaded.error(), "spec: " + spec.summary());
   if (stay == Stay::until_evicted) (*loaded)->follow_launches();
   return std::make_shared<const ReadyKernel>(
       ReadyKernel{std::move(*loaded), std::move(built->spec), built->key, built->outcome, std::move(built->metadata)});
@@ -314,6 +321,7 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
     }
     if (any_compiler_serves) return std::nullopt;  // was counted, and asked for, before
     metrics().misses.add();
+    if (cache_->is_discarded(recipe.key)) return std::nullopt;  // it would be the same again
     auto remote = fetch({spec, recipe.key, OwnedText(text)});
     if (!remote) return std::nullopt;
     return std::move(remote->entry);
@@ -364,7 +372,7 @@ std::optional<cache::KernelCache::Found> KernelProvider::fetch_by_alias(const ke
                                                                         cache::KernelKey& key) {
   metrics().misses.add();
   auto remote = fetch({spec, alias, OwnedText(text), /*by_alias=*/true});
-  if (!remote) return std::nullopt;
+  if (!remote || cache_->is_discarded(remote->key)) return std::nullopt;
   const auto not_needed = []() -> Result<cache::Entry> {
     return Error{ErrorCode::compile_failed, "kernel", "none", "the one that was fetched", ""};
   };

@@ -120,7 +120,8 @@ class Backend {
 
   /// Error: compile_failed with the log in `detail`, kernel_spills.
   [[nodiscard]] virtual Result<Binary> compile(const kernel::SourceText& source, const kernel::KernelSpec& spec) = 0;
-  /// `binary`: Binary::bytes().
+  /// `binary`: Binary::bytes(). Error: unsupported if it is this binary that the device does not take, so that another
+  /// one may serve; device_error whatever else failed.
   [[nodiscard]] virtual Result<std::shared_ptr<LoadedKernel>> load(const std::vector<std::byte>& binary,
                                                                    const kernel::KernelSpec& spec) = 0;
   /// True while work on the stream is recorded for a graph instead of run: nothing may be loaded for a call on it.

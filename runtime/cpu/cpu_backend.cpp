@@ -83,7 +83,7 @@ Result<std::shared_ptr<backend::LoadedKernel>> CpuBackend::load(const std::vecto
     });
   }
   if (!missing.empty()) {
-    return Error{ErrorCode::device_error, "object", "machine code without " + missing,
+    return Error{ErrorCode::unsupported, "object", "machine code without " + missing,
                  "a module of spec " + spec.summary(), ""};
   }
   std::vector<kernel::ScoreLookup> lookups;

@@ -111,7 +111,7 @@ std::map<std::string, llvm::orc::ExecutorAddr> callable_symbols() {
 }
 
 Error load_error(llvm::Error error) {
-  return {ErrorCode::device_error, "object", "machine code that does not load", "an object made on this machine",
+  return {ErrorCode::unsupported, "object", "machine code that does not load", "an object made on this machine",
           llvm::toString(std::move(error))};
 }
 

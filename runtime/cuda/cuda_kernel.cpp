@@ -1,5 +1,7 @@
 #include "runtime/cuda/cuda_kernel.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +95,16 @@ Error with_detail(Error error, std::string detail) {
   return error;
 }
 
+/// Of a call that loads: tells results that blame the cubin from those of a device that is out of memory, or lost.
+Error load_error(const DriverApi& driver, const char* call, CUresult code) {
+  constexpr std::array blame_the_cubin{cuda_error_invalid_image,  cuda_error_no_binary_for_gpu,
+                                       cuda_error_invalid_ptx,    cuda_error_unsupported_ptx_version,
+                                       cuda_error_invalid_source, cuda_error_not_found};
+  Error error = driver_error(driver, call, code);
+  if (std::ranges::find(blame_the_cubin, code) != blame_the_cubin.end()) error.code = ErrorCode::unsupported;
+  return error;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, std::span<const std::byte> binary,
@@ -101,10 +113,10 @@ Result<std::shared_ptr<CudaKernel>> CudaKernel::load(const CudaDevice& device, s
   const auto cubins = split_cubins(binary);
   for (const std::span<const std::byte> cubin : cubins) {
     const auto damage = cubin_damage(cubin);
-    if (damage) return Error{ErrorCode::device_error, "cubin", *damage, "a whole cubin", spec.summary()};
+    if (damage) return Error{ErrorCode::unsupported, "cubin", *damage, "a whole cubin", spec.summary()};
   }
   if (cubins.size() != programs.size()) {
-    return Error{ErrorCode::device_error, "cubins", std::to_string(cubins.size()),
+    return Error{ErrorCode::unsupported, "cubins", std::to_string(cubins.size()),
                  std::to_string(programs.size()) + ", one a program", spec.summary()};
   }
   const ContextScope scope(device);
@@ -127,7 +139,7 @@ Result<CUlibrary> CudaKernel::load_library(std::span<const std::byte> cubin) {
   const DriverApi& driver = *device_.driver;
   CUlibrary library = nullptr;
   const CUresult code = driver.library_load_data(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
-  if (code != cuda_success) return driver_error(driver, "cuLibraryLoadData", code);
+  if (code != cuda_success) return load_error(driver, "cuLibraryLoadData", code);
   libraries_.push_back(library);
   return library;
 }
@@ -136,7 +148,7 @@ Result<void> CudaKernel::load_entry(CUlibrary library, EntryPoint entry, std::in
   const DriverApi& driver = *device_.driver;
   CUkernel kernel = nullptr;
   const CUresult found = driver.library_get_kernel(&kernel, library, name_of(entry));
-  if (found != cuda_success) return driver_error(driver, "cuLibraryGetKernel", found);
+  if (found != cuda_success) return load_error(driver, "cuLibraryGetKernel", found);
   if (dynamic_shared_bytes > 0) {
     const CUresult set = driver.kernel_set_attribute(function_attribute_max_dynamic_shared_size_bytes,
                                                      static_cast<int>(dynamic_shared_bytes), kernel, device_.device);
@@ -145,7 +157,7 @@ Result<void> CudaKernel::load_entry(CUlibrary library, EntryPoint entry, std::in
   // Loading is lazy by default: asking for the function loads it into the current context now.
   CUfunction function = nullptr;
   const CUresult forced = driver.kernel_get_function(&function, kernel);
-  if (forced != cuda_success) return driver_error(driver, "cuKernelGetFunction", forced);
+  if (forced != cuda_success) return load_error(driver, "cuKernelGetFunction", forced);
   entries_[static_cast<std::size_t>(entry)] = Entry{kernel, static_cast<unsigned>(dynamic_shared_bytes)};
   return {};
 }

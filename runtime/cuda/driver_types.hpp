@@ -19,6 +19,12 @@ inline constexpr CUresult cuda_success = 0;
 inline constexpr CUresult cuda_error_invalid_value = 1;
 inline constexpr CUresult cuda_error_deinitialized = 4;
 inline constexpr CUresult cuda_error_no_device = 100;
+inline constexpr CUresult cuda_error_invalid_image = 200;
+inline constexpr CUresult cuda_error_no_binary_for_gpu = 209;
+inline constexpr CUresult cuda_error_invalid_ptx = 218;
+inline constexpr CUresult cuda_error_unsupported_ptx_version = 222;
+inline constexpr CUresult cuda_error_invalid_source = 300;
+inline constexpr CUresult cuda_error_not_found = 500;
 inline constexpr CUresult cuda_error_not_ready = 600;
 
 // CUdevice_attribute

@@ -3,6 +3,7 @@
 #include "cache/bundle_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <iterator>
@@ -49,11 +50,22 @@ TEST_F(Bundle, EveryEntryComesBackByItsKeyAndByItsAlias) {
   for (std::uint64_t number = 0; number < 40; ++number) {
     const auto* item = bundle->find(sample_key(number));
     ASSERT_NE(item, nullptr);
-    EXPECT_EQ(bundle->find_alias(sample_key(1000 + number)), item);
+    EXPECT_EQ(bundle->find_alias(sample_key(1000 + number)), std::vector{item});
     EXPECT_EQ(bundle->read(*item, nullptr), sample_entry(number));
   }
   EXPECT_EQ(bundle->find(sample_key(40)), nullptr);
-  EXPECT_EQ(bundle->find_alias(sample_key(0)), nullptr);
+  EXPECT_TRUE(bundle->find_alias(sample_key(0)).empty());
+}
+
+TEST_F(Bundle, IsForThoseWhoMayReadTheCallersOtherFiles) {
+  const mode_t before = ::umask(077);
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
+  ASSERT_TRUE(write_bundle(path_, samples(0, 2)));
+  ::umask(before);
+  EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms{0600});
+  std::filesystem::permissions(path_, std::filesystem::perms{0640});
+  ASSERT_TRUE(write_bundle(path_, samples(0, 3)));
+  EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms{0640}) << "of the one it replaced";
 }
 
 TEST_F(Bundle, EqualEntriesGiveEqualFilesWhateverTheirOrder) {

@@ -205,6 +205,18 @@ TEST(KernelCache, ADiscardedEntryIsBuiltAgainEverywhere) {
   EXPECT_EQ(cache.get(sample_key(1), build(1))->outcome, Outcome::built);
 }
 
+TEST(KernelCache, ADiscardedEntryThatCannotBeMovedAsideIsNotReadAgain) {
+  const TemporaryDirectory directory;
+  KernelCache cache(DiskStore(directory.path(), {}), plenty, {});
+  ASSERT_TRUE(cache.get(sample_key(1), build(1)));
+  std::ofstream(directory.path() / "damaged") << "in the way";
+  cache.discard(sample_key(1), "the device does not take it");
+  EXPECT_FALSE(cache.find(sample_key(1)).has_value());
+  EXPECT_EQ(cache.get(sample_key(1), build(1))->outcome, Outcome::built);
+  KernelCache later(DiskStore(directory.path(), {}), plenty, {});
+  EXPECT_EQ(later.get(sample_key(1), must_not_build)->outcome, Outcome::disk) << "the new one is in its place";
+}
+
 TEST(KernelCache, AWriteThatFailsIsAWarning) {
   const TemporaryDirectory directory;
   std::ofstream(directory.path() / "file") << "in the way";

@@ -101,6 +101,21 @@ TEST_F(Layers, WhatTheDeviceRefusedIsNotTakenFromALayerAgain) {
   EXPECT_EQ(*cache.get(sample_key(1), must_not_build)->entry, sample_entry(5));
 }
 
+TEST_F(Layers, EveryEntryOfAnAliasIsTriedUntilOneIsTaken) {
+  const fs::path bundle = directory_.path() / "both.fsb";
+  const KernelKey alias = sample_key(1000);
+  ASSERT_TRUE(write_bundle(bundle, {{sample_key(1), alias, sample_entry(1)}, {sample_key(2), alias, sample_entry(2)}}));
+  KernelCache cache = cache_over({bundle});
+  const auto first = cache.find_alias(alias);
+  ASSERT_TRUE(first.has_value());
+  cache.discard(first->first, "the device does not take it");
+  const auto second = cache.find_alias(alias);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_NE(second->first, first->first);
+  cache.discard(second->first, "the device does not take it");
+  EXPECT_FALSE(cache.find_alias(alias).has_value());
+}
+
 TEST_F(Layers, OneThatCannotBeOpenedIsAWarningAndLeftOut) {
   const fs::path broken = directory_.path() / "broken.fsb";
   std::ofstream(broken) << "no bundle";

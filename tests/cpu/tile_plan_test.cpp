@@ -158,7 +158,7 @@ TEST(CpuBackend, ReportsACompileErrorAndRefusesForeignObjects) {
   EXPECT_NE(broken.error().detail.find("error"), std::string::npos);
   const auto foreign = cpu_backend().load(std::vector<std::byte>(100, std::byte{7}), spec);
   ASSERT_FALSE(foreign.has_value());
-  EXPECT_EQ(foreign.error().code, ErrorCode::device_error);
+  EXPECT_EQ(foreign.error().code, ErrorCode::unsupported);
 }
 
 TEST(CpuBackend, LoadsTheSameObjectTwice) {

@@ -112,6 +112,22 @@ TEST_F(CudaBackendCalls, LoadReturnsTheDriversErrorAndUnloads) {
   }
 }
 
+TEST_F(CudaBackendCalls, LoadTellsACubinThatTheDeviceDoesNotTakeFromADeviceThatTakesNone) {
+  open();
+  const SmallCall call(Direction::forward);
+  const auto code_after = [&](CUresult failure) {
+    driver_.failures = {{"cuLibraryLoadData", failure}};
+    return backend_->load(cubins_of(call.spec), call.spec).error().code;
+  };
+  for (const CUresult of_the_cubin : {cuda_error_no_binary_for_gpu, cuda_error_invalid_image}) {
+    EXPECT_EQ(code_after(of_the_cubin), ErrorCode::unsupported) << of_the_cubin;
+  }
+  constexpr CUresult out_of_memory = 2, illegal_address_before = 700;
+  for (const CUresult of_the_device : {out_of_memory, illegal_address_before}) {
+    EXPECT_EQ(code_after(of_the_device), ErrorCode::device_error) << of_the_device;
+  }
+}
+
 TEST_F(CudaBackendCalls, KernelsAreAskedForInTheModuleOfTheirProgram) {
   open();
   SmallCall call(Direction::forward);
@@ -129,7 +145,7 @@ TEST_F(CudaBackendCalls, LoadNeverHandsTheDriverADamagedCubin) {
   for (const auto& damaged : {std::vector{std::byte{1}, std::byte{2}}, second_is_short}) {
     const auto loaded = backend_->load(damaged, call.spec);
     ASSERT_FALSE(loaded);
-    EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+    EXPECT_EQ(loaded.error().code, ErrorCode::unsupported);
     EXPECT_FALSE(driver_.called("cuLibraryLoadData"));
   }
 }
@@ -140,7 +156,7 @@ TEST_F(CudaBackendCalls, LoadTakesACubinForEachProgramAndNoMore) {
   const auto refused = [&](const std::vector<std::byte>& cubins, const char* got, const char* takes) {
     const auto loaded = backend_->load(cubins, call.spec);
     ASSERT_FALSE(loaded);
-    EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+    EXPECT_EQ(loaded.error().code, ErrorCode::unsupported);
     EXPECT_EQ(loaded.error().got, got);
     EXPECT_THAT(loaded.error().takes, testing::StartsWith(takes));
     EXPECT_FALSE(driver_.called("cuLibraryLoadData"));

@@ -157,7 +157,7 @@ TEST_F(WithGpu, ACubinOfAnotherArchitectureIsRefusedAtLoad) {
   const SmallCall call(Direction::forward);
   const auto loaded = (*backend)->load(binary->bytes(), call.spec);
   ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().code, ErrorCode::device_error);
+  EXPECT_EQ(loaded.error().code, ErrorCode::unsupported);
   EXPECT_EQ(loaded.error().argument.substr(0, 2), "cu");
 }
 

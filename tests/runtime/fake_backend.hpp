@@ -91,8 +91,9 @@ class FakeBackend final : public backend::Backend {
     ++loads;
     if (load_failures > 0) {
       --load_failures;
-      return Error{ErrorCode::device_error, "cuLibraryLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU", "a cubin", ""};
+      return Error{ErrorCode::unsupported, "cuLibraryLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU", "a cubin", ""};
     }
+    if (out_of_memory) return Error{ErrorCode::device_error, "cuLibraryLoadData", "CUDA_ERROR_OUT_OF_MEMORY", "", ""};
     auto kernel = std::make_shared<FakeKernel>(live);
     for (std::byte byte : binary) kernel->text += static_cast<char>(byte);
     return std::shared_ptr<backend::LoadedKernel>(std::move(kernel));
@@ -128,7 +129,8 @@ class FakeBackend final : public backend::Backend {
   std::atomic<int> runs = 0;
   mutable std::atomic<int> texts = 0;  ///< times that a text was about to be looked up: once per cold path
   std::atomic<int> compile_failures = 0;
-  std::atomic<int> load_failures = 0;
+  std::atomic<int> load_failures = 0;  ///< times that the binary is refused
+  std::atomic<bool> out_of_memory = false;
   std::atomic<int> run_failures = 0;
   std::atomic<bool> throws = false;
   std::shared_ptr<LiveKernels> live = std::make_shared<LiveKernels>();

@@ -221,6 +221,28 @@ TEST_F(Provider, ASecondRefusalIsTheErrorAndIsNotRemembered) {
   EXPECT_TRUE(kernels->get(spec(), text_).has_value());
 }
 
+TEST_F(Provider, ALoadThatFailsForAnotherReasonThanTheBinaryLeavesTheCacheAsItIs) {
+  ASSERT_TRUE(provider()->get(spec(), text_).has_value());
+  backend_->out_of_memory = true;
+  const auto failed = provider()->get(spec(), text_);
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, ErrorCode::device_error);
+  EXPECT_EQ(failed.error().got, "CUDA_ERROR_OUT_OF_MEMORY");
+  EXPECT_EQ(backend_->compiles, 1);
+  backend_->out_of_memory = false;
+  EXPECT_EQ(provider()->get(spec(), text_)->ready->outcome, cache::Outcome::disk);
+}
+
+TEST_F(Provider, ARefusalIsTheErrorWhereNothingMayBeMadeInItsPlace) {
+  ASSERT_TRUE(provider()->get(spec(), text_).has_value());
+  backend_->load_failures = 1;
+  const auto refused = provider()->get(spec(), text_, MissPolicy::refuse);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::device_error);
+  EXPECT_EQ(refused.error().got, "CUDA_ERROR_NO_BINARY_FOR_GPU");
+  EXPECT_THAT(refused.error().detail, HasSubstr("not made again"));
+}
+
 TEST_F(Provider, ACompileFailureShowsExpressionSpecLogAndSource) {
   auto kernels = provider();
   backend_->compile_failures = 1;
