@@ -272,7 +272,16 @@ struct Consumer {
   __device__ __forceinline__ int first_k() const { return tile_first_k + row(); }
 
   __device__ __forceinline__ bool masked(const Step& step) const {
+    if constexpr (has_score) {
+      if (hides_rows(step)) return true;
+    }
     return step.mask != full_tile || tile_first_k + block_n > p.kv_len;
+  }
+
+  /// Rows past q_len are zeros, and weigh nothing. What a score program makes of them, whose lookups give 0 there, may
+  /// be anything, log(0) say, which would make a NaN of the zeros that they add: they are hidden.
+  __device__ __forceinline__ bool hides_rows(const Step& step) const {
+    return (step.number + 1) * query_step > p.q_len;
   }
 
   /// Flags of one tile. Called before its scores are asked for, when their registers are free: bits arrive beside the
@@ -292,6 +301,9 @@ struct Consumer {
         if constexpr (steps_per_tile > 1) words[half] >>= step.number % steps_per_tile * elements_per_row;
       } else if (step.mask == full_tile) {
         words[half] = 0xffffffffu;
+      }
+      if constexpr (has_score) {
+        if (hides_rows(step)) words[half] &= columns_below(p.q_len - step.number * query_step - column(), 0);
       }
     }
   }

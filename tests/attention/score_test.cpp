@@ -61,6 +61,27 @@ TEST_P(Scores, AScoreChosenByPositionHasTheDerivativeOfItsBranch) {
                 }});
 }
 
+TEST_P(Scores, ScoresThatAreNoNumberPastTheLastQueryHaveNoPartInGradients) {
+  Reals lengths(100);
+  for (std::size_t q = 0; q < lengths.size(); ++q) lengths[q] = 2.0F + static_cast<float>(q);
+  const Score looked_up = expect_value(Score::parse("score * log(n[q])", {{"n", view_of(lengths, {100})}}));
+  const Score computed = expect_value(Score::parse("score * log(q_len - q + 1)"));
+  for (const bool looks_up : {true, false}) {
+    for (const Index head_dim : {64, 128, 256}) {
+      SCOPED_TRACE(std::to_string(head_dim) + (looks_up ? " looked up" : " computed"));
+      const auto factor = [looks_up](double, Index, Index, Index q, Index) {
+        return std::log(static_cast<double>(looks_up ? 2 + q : 101 - q));
+      };
+      const auto score = [factor](double score, Index b, Index h, Index q, Index k) {
+        return score * factor(score, b, h, q, k);
+      };
+      expect_passes({.shape = shape_of(1, 2, 1, 100, 150, head_dim),
+                     .score = looks_up ? looked_up : computed,
+                     .score_function = oracle::ScoreFunction{score, factor}});
+    }
+  }
+}
+
 // F033
 TEST_P(Scores, ScoresReplacedByABiasGiveTheQueryAndKeyExactlyNoGradient) {
   Reals bias = random_reals(std::size_t{2} * 129, 1, 8);
