@@ -155,7 +155,5 @@ class Program {
 /// Names as they are written in expression text.
 [[nodiscard]] const char* to_string(Variable variable);
 [[nodiscard]] const char* to_string(ValueType type);
-/// Stable across processes, machines and versions of the standard library: FNV-1a over to_signature().
-[[nodiscard]] std::uint64_t stable_hash(const Program& program);
 
 }  // namespace flashspan::mask

@@ -72,6 +72,8 @@ Infix infix_of(Op op) {
   return {nullptr, level_atom};
 }
 
+bool is_extremum(Op op) { return op == Op::minimum || op == Op::maximum; }
+
 // Name of an operation that is written as a call, or null.
 const char* call_name_of(Op op) {
   switch (op) {
@@ -179,7 +181,7 @@ class Writer {
       write_infix(node, infix, level);
     } else if (const char* name = call_name_of(node.op); name != nullptr) {
       push(")");
-      push_list(node.operands);
+      push_list(is_extremum(node.op) ? chain_of(node) : node.operands);
       text_ += name;
       text_ += '(';
     } else if (node.op == Op::negate || node.op == Op::logical_not) {
@@ -193,6 +195,17 @@ class Writer {
     } else {
       write_leaf(node);
     }
+  }
+
+  // max(max(a, b), c) is written as it is read: max(a, b, c). A long one would nest deeper than is read again.
+  [[nodiscard]] std::vector<NodeId> chain_of(const Node& node) const {
+    std::vector<NodeId> reversed;
+    const Node* link = &node;
+    for (; program_.node(link->operands[0]).op == node.op; link = &program_.node(link->operands[0])) {
+      reversed.push_back(link->operands[1]);
+    }
+    reversed.insert(reversed.end(), {link->operands[1], link->operands[0]});
+    return {reversed.rbegin(), reversed.rend()};
   }
 
   void write_infix(const Node& node, Infix infix, Level level) {
@@ -310,14 +323,6 @@ const char* to_string(ValueType type) {
       return "real";
   }
   return "unknown";
-}
-
-std::uint64_t stable_hash(const Program& program) {
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bit
-  for (const char character : program.to_signature()) {
-    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3u;
-  }
-  return hash;
 }
 
 }  // namespace flashspan::mask

@@ -12,9 +12,10 @@ namespace {
 // Copies nodes as an evaluation would compute them: the body of an unrolled loop once for each value.
 class Unroller {
  public:
-  Unroller(const Program& program, std::int64_t most_trips)
+  Unroller(const Program& program, std::int64_t most_trips, std::size_t most_copies)
       : program_(program),
         most_trips_(most_trips),
+        most_copies_(most_copies),
         schedule_(schedule(program)),
         result_(program.scalars(), program.tensors()),
         copies_(program.nodes().size(), -1) {}
@@ -34,6 +35,7 @@ class Unroller {
   [[nodiscard]] NodeId copy_of(NodeId id) const { return copies_[static_cast<std::size_t>(id)]; }
 
   NodeId copied(const Node& node) {
+    ++made_;
     if (node.op == Op::loop_variable) return loop_values_.at(node.symbol);
     if (node.op == Op::any) return has_few_trips(node) ? unrolled(node) : kept(node);
     Node copy = node;
@@ -42,6 +44,7 @@ class Unroller {
   }
 
   [[nodiscard]] bool has_few_trips(const Node& node) const {
+    if (made_ > most_copies_) return false;  // loops in loops: each multiplies what is inside
     const Node& begin = program_.node(node.operands[0]);
     const Node& end = program_.node(node.operands[1]);
     std::int64_t trips = 0;
@@ -79,17 +82,19 @@ class Unroller {
 
   const Program& program_;
   const std::int64_t most_trips_;
+  const std::size_t most_copies_;
   const Schedule schedule_;
   Program result_;
   std::vector<NodeId> copies_;
   std::map<int, NodeId> loop_values_;
   int next_loop_ = 0;
+  std::size_t made_ = 0;
 };
 
 }  // namespace
 
-Program unroll_loops(const Program& program, std::int64_t most_trips) {
-  return simplify(Unroller(program, most_trips).run(), Declarations::keep_all);
+Program unroll_loops(const Program& program, std::int64_t most_trips, std::size_t most_copies) {
+  return simplify(Unroller(program, most_trips, most_copies).run(), Declarations::keep_all);
 }
 
 }  // namespace flashspan::mask

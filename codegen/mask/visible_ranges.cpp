@@ -25,6 +25,7 @@ namespace {
 // Longest `any` over constants that is written out, and the largest program that is looked at.
 constexpr std::int64_t most_unrolled_trips = 4;
 constexpr std::size_t most_nodes = 400;
+constexpr std::size_t most_unrolled_nodes = 10 * most_nodes;  // before what is simple in them is made simple
 // Nodes are visited once for every way that leads to them, so the visits are counted.
 constexpr int most_visits = 1000;
 // Sets of more ranges on the way are given up.
@@ -307,7 +308,7 @@ class Derivation {
 }  // namespace
 
 RangeDerivation derive_visible_ranges(const Program& mask, Variable axis) {
-  return Derivation(unroll_loops(mask, most_unrolled_trips), axis).run();
+  return Derivation(unroll_loops(mask, most_unrolled_trips, most_unrolled_nodes), axis).run();
 }
 
 }  // namespace flashspan::mask

@@ -52,7 +52,7 @@ TEST(Parser, WordsAndSymbolsMeanTheSame) {
 }
 
 TEST(Parser, MinimumAndMaximumTakeManyArguments) {
-  EXPECT_EQ(canonical("min(q, k, b) < max(h, 1)"), "min(min(q, k), b) < max(h, 1)");
+  EXPECT_EQ(canonical("min(q, k, b) < max(h, 1)"), "min(q, k, b) < max(h, 1)");
 }
 
 TEST(Parser, EqualityOfBooleansIsAChoice) {
@@ -85,7 +85,7 @@ TEST(Parser, IntegersBecomeRealsWhereTheyMeetReals) {
   EXPECT_EQ(canonical("score * q + 1", ProgramKind::score), "score * float(q) + float(1)");
   EXPECT_EQ(canonical("q / k", ProgramKind::score), "float(q) / float(k)");
   EXPECT_EQ(canonical("where(q < k, score, 0)", ProgramKind::score), "where(q < k, score, float(0))");
-  EXPECT_EQ(canonical("max(q, score, k)", ProgramKind::score), "max(max(float(q), score), float(k))");
+  EXPECT_EQ(canonical("max(q, score, k)", ProgramKind::score), "max(float(q), score, float(k))");
   EXPECT_EQ(canonical("slope < q"), "slope < float(q)");
   EXPECT_EQ(canonical("tanh(q)", ProgramKind::score), "tanh(float(q))");
   EXPECT_EQ(canonical("float(score)", ProgramKind::score), "score");

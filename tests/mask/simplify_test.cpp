@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(Order, SimplifyMask,
                          ::testing::Values(Law{"0 == k % 2", "k % 2 == 0"}, Law{"k == q", "q == k"},
                                            Law{"(q < k) & (b < h)", "(b < h) & (q < k)"}, Law{"k + q < 1", "q + k < 1"},
-                                           Law{"max(1, left, q) < k", "max(max(left, 1), q) < k"},
+                                           Law{"max(1, left, q) < k", "max(left, 1, q) < k"},
                                            Law{"q * (k + 1) < b", "(k + 1) * q < b"},
                                            Law{"doc[k] == doc[q]", "doc[q] == doc[k]"}));
 

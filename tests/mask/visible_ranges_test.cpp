@@ -139,6 +139,19 @@ std::string text_of_count(const RangeDerivation& derivation) {
   return derivation.found ? std::to_string(derivation.visible.ranges.size()) : derivation.obstacle;
 }
 
+TEST(VisibleRanges, LoopsInLoopsAreGivenUpBeforeTheyAreWrittenOut) {
+  std::string text = "k <= q", loops;
+  for (int depth = 0; depth < 40; ++depth) {
+    const std::string variable = "r" + std::to_string(depth);
+    text += " + " + variable + " * " + std::to_string(depth + 1);
+    loops += " for " + variable + " in range(3))";
+  }
+  for (int depth = 0; depth < 40; ++depth) text = "any(" + text;
+  const RangeDerivation derivation = derive_visible_ranges(simplify(parsed(text + loops)), Variable::k);
+  EXPECT_FALSE(derivation.found);
+  EXPECT_NE(derivation.obstacle, "");
+}
+
 class KnownMasks : public ::testing::TestWithParam<Known> {};
 
 TEST_P(KnownMasks, HaveAsManyRangesAsTheyShould) {
