@@ -30,7 +30,7 @@ Result<mask::TensorDeclaration> declare(const NamedTensor& tensor) {
       return bad_argument(argument, to_string(view), "axes of 0 to 2147483647 elements");
     }
   }
-  if (auto strides = attention::check_strides(argument, view); !strides) return strides.error();
+  if (auto memory = attention::check_memory(argument, view); !memory) return memory.error();
   return mask::TensorDeclaration{tensor.name, view.dtype, view.rank};
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,6 +55,21 @@ Result<Stores> open_stores(DeviceKind kind, const std::optional<std::string>& ca
   stores.providing.service = *std::move(service);
   return stores;
 }
+
+/// Requests of one folder share what is open: a log, connections, and what is known of a service that does not answer.
+class OpenedStores {
+ public:
+  Result<Stores> of(const CompileRequest& request) {
+    const std::pair folders{request.cache_dir, request.cache_path};
+    if (const auto found = stores_.find(folders); found != stores_.end()) return found->second;
+    auto opened = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
+    if (opened) stores_.emplace(folders, *opened);
+    return opened;
+  }
+
+ private:
+  std::map<std::pair<std::optional<std::string>, std::optional<std::string>>, Stores> stores_;
+};
 
 /// A request whose arguments a call would take, with a mask.
 struct CheckedRequest {
@@ -209,12 +225,13 @@ Result<std::vector<std::vector<CompiledKernel>>> compile_ahead(
     const std::function<void(std::size_t, const CompiledKernel&)>& progress) {
   std::vector<Compilation> compilations;
   std::vector<Task> tasks;
+  OpenedStores opened;
   for (std::size_t place = 0; place < requests.size(); ++place) {
     const CompileRequest& request = requests[place];
     auto valid = checked(request);
     if (!valid) return valid.error();
     for (const KernelChoice& kernel : kernels_of(*valid)) tasks.push_back({place, kernel});
-    auto stores = open_stores(DeviceKind::cuda, request.cache_dir, request.cache_path);
+    auto stores = opened.of(request);
     if (!stores) return stores.error();
     compilations.push_back({*std::move(valid), *std::move(stores)});
   }

@@ -62,11 +62,7 @@ Result<void> check_result(const ScoreGradient& result, const TensorView& looked_
     return bad_argument(argument, "a tensor on " + to_string(view.device),
                         "tensors on " + to_string(device) + ", the device of this Attention");
   }
-  if (auto strides = check_strides(argument, view); !strides) return strides;
-  if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(float) != 0) {
-    return bad_argument(argument, "memory that does not start at a multiple of the element size",
-                        "elements of 4 bytes, naturally aligned");
-  }
+  if (auto memory = check_memory(argument, view); !memory) return memory;
   if (elements_are_apart(view)) return {};
   return bad_argument(argument, "strides that bring elements together",
                       "a result whose elements are all apart, since it is written to");

@@ -48,7 +48,7 @@ Result<void> check_given(std::string_view argument, const TensorView& view, std:
   return {};
 }
 
-Result<void> check_strides(std::string_view argument, const TensorView& view) {
+Result<void> check_memory(std::string_view argument, const TensorView& view) {
   for (int axis = 0; axis < view.rank; ++axis) {
     const std::int64_t stride = view.strides[static_cast<std::size_t>(axis)];
     if (stride < 0) {
@@ -57,7 +57,10 @@ Result<void> check_strides(std::string_view argument, const TensorView& view) {
                           "strides of 0 (broadcast) or more");
     }
   }
-  return {};
+  const std::int64_t element_bytes = size_in_bytes(view.dtype);
+  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(element_bytes) == 0) return {};
+  return bad_argument(std::string(argument), "memory that does not start at a multiple of the element size",
+                      "elements of " + std::to_string(element_bytes) + " bytes, naturally aligned");
 }
 
 Result<void> check_tensor(const TensorRule& rule, const TensorView& view) {
@@ -74,7 +77,7 @@ Result<void> check_tensor(const TensorRule& rule, const TensorView& view) {
         flashspan::to_string(view) + " (axis " + std::to_string(axis) + " is " + std::to_string(length) + ")",
         to_string(rule));
   }
-  return check_strides(rule.argument, view);
+  return check_memory(rule.argument, view);
 }
 
 }  // namespace flashspan::attention

@@ -37,13 +37,14 @@ struct TensorRule {
 /// "i32[1 | B = 2, 1 | Hkv = 2 | Hq = 8, Sk = 128, 1 | 2]".
 [[nodiscard]] std::string to_string(const TensorRule& rule);
 
-/// Given (unless it has no elements), of the rule's dtype and shape, with strides that are not negative.
+/// Given (unless it has no elements), of the rule's dtype and shape, with memory as of check_memory().
 /// Error: bad_argument.
 [[nodiscard]] Result<void> check_tensor(const TensorRule& rule, const TensorView& view);
 
 /// Null memory is fine for a tensor without elements.
 [[nodiscard]] Result<void> check_given(std::string_view argument, const TensorView& view, std::string_view takes);
-[[nodiscard]] Result<void> check_strides(std::string_view argument, const TensorView& view);
+/// No negative strides, and elements that are naturally aligned: a GPU's load of another one ends the whole context.
+[[nodiscard]] Result<void> check_memory(std::string_view argument, const TensorView& view);
 
 [[nodiscard]] inline Error bad_argument(std::string argument, std::string got, std::string takes) {
   return Error{ErrorCode::bad_argument, std::move(argument), std::move(got), std::move(takes), ""};

@@ -204,11 +204,7 @@ Result<void> check_head_dim(const char* argument, std::int64_t head_dim, DeviceK
 
 Result<void> check_memory_layout(const CallTensor& tensor) {
   const TensorView& view = *tensor.view;
-  if (auto strides = check_strides(tensor.argument, view); !strides) return strides.error();
-  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(size_in_bytes(view.dtype)) != 0) {
-    return bad_argument(std::string(tensor.argument), "memory that does not start at a multiple of the element size",
-                        "elements of " + std::to_string(size_in_bytes(view.dtype)) + " bytes, naturally aligned");
-  }
+  if (auto memory = check_memory(tensor.argument, view); !memory) return memory.error();
   if (!holds_statistics(tensor) && view.shape[3] > 1 && view.strides[3] != 1) {
     return bad_argument(std::string(tensor.argument), "stride " + std::to_string(view.strides[3]) + " on the last axis",
                         "a contiguous last axis (stride 1); copy the tensor first");

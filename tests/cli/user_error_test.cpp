@@ -189,6 +189,10 @@ TEST_F(UserError, SinkThatIsNotOneNumberAHead) {
 TEST_F(UserError, ScoreGradientOfNoTensor) {
   set("--score-gradient", "bias");
   expect_refusal("--score-gradient", "bias", "the name of a --tensor that --score looks up");
+  set("--tensor", "v=" + zeros("v_table.npy", {10}));
+  set("--score", "score + v[k]");
+  set("--score-gradient", "v");
+  expect_refusal("--score-gradient", "v", "another name for that --tensor: dv is the gradient of --v");
 }
 
 TEST_F(UserError, OutputGradientOfAnotherShape) {

@@ -386,6 +386,16 @@ TEST_F(CallErrors, ScoreTensorTooShort) {
                            .takes = "at least 4 along axis 0, indexed by h"});
 }
 
+TEST_F(CallErrors, LookedUpElementsThatAreNotAlignedAreRefusedWithTheirTensor) {
+  std::vector<std::int32_t> doc(9, 0);
+  TensorView view = TensorView::contiguous(doc.data(), DType::i32, {8});
+  view.data = reinterpret_cast<std::byte*>(doc.data()) + 2;
+  const auto mask = Mask::parse("document", {{"doc", view}});
+  expect_error(mask, {.argument = "tensor 'doc'",
+                      .got = "memory that does not start at a multiple of the element size",
+                      .takes = "elements of 4 bytes, naturally aligned"});
+}
+
 TEST_F(CallErrors, TooManyTensors) {
   std::vector<std::int32_t> doc(8, 0);
   const auto one = Mask::parse("document", {{"doc", TensorView::contiguous(doc.data(), DType::i32, {8})}});

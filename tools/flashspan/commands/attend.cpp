@@ -1,4 +1,6 @@
 // attend.cpp -- `flashspan attend`: attention of arrays in files, forward and, with --do, backward.
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -298,6 +300,10 @@ Result<void> name_score_gradients(const AttendOptions& options, const MaskSource
     if (!inputs.out_gradient) return refused("a run of the backward: with --do");
     const std::vector<std::int64_t> shape = source.tensor_shape(name);
     if (shape.empty()) return refused("the name of a --tensor that --score looks up");
+    constexpr std::array names_of_inputs{"q", "k", "v", "sink"};
+    if (std::ranges::find(names_of_inputs, name) != names_of_inputs.end()) {
+      return refused("another name for that --tensor: d" + name + " is the gradient of --" + name);
+    }
     inputs.looked_up_shapes.emplace_back(name, shape);
   }
   return {};
