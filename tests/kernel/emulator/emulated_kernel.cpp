@@ -53,16 +53,18 @@ Error compile_error(const std::string& detail) {
   return Error{ErrorCode::compile_failed, "host compiler", "an error", "the kernel's text as C++", detail};
 }
 
+// Threads that jump to stacks of their own are not what _FORTIFY_SOURCE takes them for.
+constexpr const char* compile_command =
+    FLASHSPAN_HOST_COMPILER " -std=c++20 -O1 -w -fPIC -fvisibility=hidden -U_FORTIFY_SOURCE -shared";
+
 /// Path of the library in `folder` that `source` is compiled into.
 Result<fs::path> compile_library(const std::string& source, const fs::path& folder) {
   const fs::path text = folder / "kernel.cpp";
   const fs::path library = folder / "kernel.so";
   const fs::path messages = folder / "messages.txt";
   std::ofstream(text) << source;
-  // Threads that jump to stacks of their own are not what _FORTIFY_SOURCE takes them for.
-  const std::string command = std::string(FLASHSPAN_HOST_COMPILER) +
-                              " -std=c++20 -O1 -w -fPIC -fvisibility=hidden -U_FORTIFY_SOURCE -shared '" +
-                              text.string() + "' -o '" + library.string() + "' 2>'" + messages.string() + "'";
+  const std::string command = std::string(compile_command) + " '" + text.string() + "' -o '" + library.string() +
+                              "' 2>'" + messages.string() + "'";
   if (std::system(command.c_str()) != 0)
     return compile_error(contents(messages));  // NOLINT(bugprone-command-processor)
   return library;
@@ -107,7 +109,7 @@ Result<std::shared_ptr<void>> compile_for_host(const char* device, const std::st
   // What another process has compiled: tests of one suite have many libraries in common.
   const char* const kept = std::getenv("FLASHSPAN_TESTS_CACHE_DIR");
   const TemporaryFolder folder(kept != nullptr ? fs::path(kept) : fs::temp_directory_path());
-  const std::string name = "emulated_" + std::to_string(std::hash<std::string>{}(text)) + ".so";
+  const std::string name = "emulated_" + std::to_string(std::hash<std::string>{}(compile_command + text)) + ".so";
   const fs::path library = (kept != nullptr ? fs::path(kept) : folder.path()) / name;
   if (!fs::exists(library)) {
     const auto compiled = compile_library(text, folder.path());
