@@ -28,7 +28,7 @@ struct EmitRequest {
   bool for_triton = false;
 };
 
-/// A program of one function and what belongs to it, for C99 and libcuda; Flashspan is not needed to compile or run it.
+/// A program of one function and what belongs to it, for C11 and libcuda; Flashspan is not needed to compile or run it.
 struct EmittedProgram {
   std::string header, source;  ///< <name>.h, <name>.c
 };

@@ -12,7 +12,7 @@ enum class LoweringKind {
   row_ranges,     ///< for each query the visible keys form a few ranges; a kernel computes their ends once a row
   column_bounds,  ///< for each key the queries that see it form a few ranges; ends once a column
   bit_tiles,      ///< partial tiles are evaluated once, into bits that all heads read
-  expression,     ///< partial tiles evaluate the program per element
+  expression,     ///< partial tiles are bits of each head; where there is no room, they evaluate the program
   interpreted,    ///< the program is data: one kernel for every mask, slow, for calls that cannot wait for their own
 };
 
