@@ -4,6 +4,9 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
+
+#include "network/shown_address.hpp"
 
 namespace flashspan::network {
 namespace {
@@ -47,6 +50,53 @@ std::optional<std::string_view> behind(std::string_view text, std::string_view s
   return text.substr(start.size());
 }
 
+/// With the byte that "%2F" names in its place; nothing if a '%' has no two hexadecimal digits behind it.
+std::optional<std::string> without_escapes(std::string_view text) {
+  constexpr std::size_t digits = 2;
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    const std::string_view hexadecimal = text.substr(i + 1, digits);
+    unsigned byte = 0;
+    const char* const end = hexadecimal.data() + hexadecimal.size();
+    if (hexadecimal.size() != digits || std::from_chars(hexadecimal.data(), end, byte, 16).ptr != end) {
+      return std::nullopt;
+    }
+    decoded += static_cast<char>(byte);
+    i += digits;
+  }
+  return decoded;
+}
+
+struct Login {
+  std::string user, password;
+};
+
+/// "user:password" or "password". An escape may be a colon of the user's.
+std::optional<Login> read_login(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const bool has_user = colon != std::string_view::npos;
+  auto user = without_escapes(text.substr(0, has_user ? colon : 0));
+  auto password = without_escapes(text.substr(has_user ? colon + 1 : 0));
+  if (!user || !password) return std::nullopt;
+  return Login{*std::move(user), *std::move(password)};
+}
+
+/// As HTTP's basic authentication takes it, where a user ends at the first colon; libcurl's text ends at a zero.
+std::optional<std::string> read_http_login(std::string_view text) {
+  const auto login = read_login(text);
+  if (!login || text.find(':') == std::string_view::npos) return std::nullopt;
+  std::string joined = login->user + ":" + login->password;
+  constexpr std::string_view refused("\r\n\0", 3);
+  if (login->user.find(':') != std::string::npos || joined.find_first_of(refused) != std::string::npos) {
+    return std::nullopt;
+  }
+  return joined;
+}
+
 bool names_a_socket(std::string_view path) {
   constexpr std::size_t longest = 107;  // sockaddr_un::sun_path, with its end
   return path.starts_with('/') && path.size() <= longest;
@@ -60,10 +110,10 @@ std::string HttpAddress::base() const {
 }
 
 Result<HttpAddress> parse_http_address(const std::string& argument, const std::string& text) {
-  // What stands before an '@' may be a password.
-  const std::string shown = text.substr(text.rfind('@') == std::string::npos ? 0 : text.rfind('@'));
-  const Error malformed{ErrorCode::bad_argument, argument, shown.empty() ? "nothing" : shown,
-                        "unix:/path of at most 107 bytes, http://host:port or https://host:port", ""};
+  const Error malformed{ErrorCode::bad_argument, argument, text.empty() ? "nothing" : shown_address(text),
+                        "unix:/path of at most 107 bytes, http://[user:password@]host:port or https://... (a '%' in "
+                        "user or password is written %25)",
+                        ""};
   HttpAddress address;
   if (const auto socket = behind(text, "unix:")) {
     if (!names_a_socket(*socket)) return malformed;
@@ -75,17 +125,16 @@ Result<HttpAddress> parse_http_address(const std::string& argument, const std::s
     if (!rest) continue;
     const std::size_t slash = rest->find('/');
     std::string_view authority = rest->substr(0, slash);
-    std::string login;
+    std::optional<std::string> login("");
     if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
-      login = authority.substr(0, at);
+      login = read_http_login(authority.substr(0, at));
       authority = authority.substr(at + 1);
-      if (login.find(':') == std::string::npos || login.find_first_of("\r\n") != std::string::npos) return malformed;
     }
     const auto place = split_host(authority, port);
     std::string path(slash == std::string_view::npos ? "" : rest->substr(slash));
-    if (!place || path.find_first_of(" \t\r\n?#") != std::string::npos) return malformed;
+    if (!login || !place || path.find_first_of(" \t\r\n?#") != std::string::npos) return malformed;
     while (path.ends_with('/')) path.pop_back();
-    address = {"", scheme, place->host, place->port, std::move(path), std::move(login)};
+    address = {"", scheme, place->host, place->port, std::move(path), *std::move(login)};
     return address;
   }
   return malformed;
@@ -98,7 +147,9 @@ std::string RedisAddress::shown() const {
 
 Result<RedisAddress> parse_redis_address(const std::string& text) {
   const Error malformed{ErrorCode::bad_argument, "shared store", "a redis address that does not read",
-                        "redis://[[user:]password@]host[:port][/database] or redis+unix:///path", ""};
+                        "redis://[[user:]password@]host[:port][/database] (a '%' in user or password is written %25) "
+                        "or redis+unix:///path",
+                        ""};
   constexpr int usual_port = 6379;
   constexpr int largest_database = 1 << 20;
   RedisAddress address;
@@ -110,10 +161,10 @@ Result<RedisAddress> parse_redis_address(const std::string& text) {
   auto rest = behind(text, "redis://");
   if (!rest) return malformed;
   if (const std::size_t at = rest->rfind('@'); at != std::string_view::npos) {
-    const std::string_view secret = rest->substr(0, at);
-    const std::size_t colon = secret.find(':');
-    address.password = secret.substr(colon == std::string_view::npos ? 0 : colon + 1);
-    if (colon != std::string_view::npos) address.user = secret.substr(0, colon);
+    auto login = read_login(rest->substr(0, at));
+    if (!login) return malformed;
+    address.user = std::move(login->user);
+    address.password = std::move(login->password);
     rest = rest->substr(at + 1);
   }
   const std::size_t slash = rest->find('/');

@@ -77,11 +77,11 @@ class Network {
   [[nodiscard]] virtual Result<std::unique_ptr<HttpServer>> listen(const ListenOptions& options,
                                                                    HttpHandler handler) = 0;
   /// `url`: "redis://[[user:]password@]host[:port][/database]", "redis+unix:///path", or
-  /// "http(s)://[user:password@]host[:port][/path]", where names are put behind the path by PUT and fetched by GET.
-  /// Connects to nobody yet. Error: bad_argument.
+  /// "http(s)://[user:password@]host[:port][/path]", where names are put behind the path by PUT and fetched by GET;
+  /// in user and password, "%2F" stands for '/' and "%25" for '%'. Connects to nobody yet. Error: bad_argument.
   [[nodiscard]] virtual Result<std::unique_ptr<cache::BlobStore>> open_store(const std::string& url) = 0;
-  /// Signs with HMAC-SHA256 under the secret.
-  [[nodiscard]] virtual cache::Signer signer(std::span<const std::byte> secret) = 0;
+  /// Signs with HMAC-SHA256 under the secret. Error: unsupported, where libcrypto refuses to.
+  [[nodiscard]] virtual Result<cache::Signer> signer(std::span<const std::byte> secret) = 0;
 };
 
 }  // namespace flashspan::network

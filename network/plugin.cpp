@@ -27,7 +27,7 @@ class NetworkOfThisMachine final : public Network {
   [[nodiscard]] Result<std::unique_ptr<cache::BlobStore>> open_store(const std::string& url) override {
     return url.starts_with("redis") ? open_redis_store(url) : open_http_store(url);
   }
-  [[nodiscard]] cache::Signer signer(std::span<const std::byte> secret) override { return hmac_signer(secret); }
+  [[nodiscard]] Result<cache::Signer> signer(std::span<const std::byte> secret) override { return hmac_signer(secret); }
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <hiredis/hiredis.h>
 #include <sys/time.h>
 
-#include <array>
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,9 +15,16 @@
 namespace flashspan::network {
 namespace {
 
-constexpr timeval connect_time_out{2, 0};
-constexpr timeval command_time_out{5, 0};
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr microseconds longest_connect = std::chrono::seconds(2);
 constexpr std::string_view name_prefix = "flashspan:";
+
+timeval to_timeval(microseconds time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  return {seconds.count(), (time - seconds).count()};
+}
 
 struct ContextDeleter {
   void operator()(redisContext* context) const { redisFree(context); }
@@ -29,7 +37,8 @@ using Reply = std::unique_ptr<redisReply, ReplyDeleter>;
 
 class RedisStore final : public cache::BlobStore {
  public:
-  explicit RedisStore(RedisAddress address) : address_(std::move(address)) {}
+  RedisStore(RedisAddress address, std::chrono::milliseconds time_out)
+      : address_(std::move(address)), time_out_(time_out) {}
 
   [[nodiscard]] std::string address() const override { return address_.shown(); }
 
@@ -57,54 +66,95 @@ class RedisStore final : public cache::BlobStore {
     return {ErrorCode::io_error, address(), got, "a Redis or Valkey server that answers", ""};
   }
 
+  [[nodiscard]] Error late() const {
+    return failure("no answer in " + std::to_string(time_out_.count()) + " milliseconds");
+  }
+  [[nodiscard]] Error broken(const redisContext& context, Clock::time_point deadline) const {
+    if (Clock::now() >= deadline) return late();
+    return failure(context.errstr[0] != '\0' ? context.errstr : "no answer");
+  }
+
   /// A connection that was idle may have been closed by the server: a second one is then tried.
   [[nodiscard]] Result<Reply> with_connection(const Arguments& arguments) {
     const IgnoreSigpipe ignored;
+    const Clock::time_point deadline = Clock::now() + time_out_;
     if (Context idle = take_idle()) {
-      if (auto reply = run(idle.get(), arguments)) {
-        give_back(std::move(idle));
-        return reply;
-      }
+      auto reply = run(*idle, arguments, deadline);
+      const bool lost = idle->err != 0;
+      if (reply) give_back(std::move(idle));
+      if (!lost) return reply;
     }
-    auto fresh = connect();
+    auto fresh = connect(deadline);
     if (!fresh) return fresh.error();
-    auto reply = run(fresh->get(), arguments);
+    auto reply = run(**fresh, arguments, deadline);
     if (reply) give_back(*std::move(fresh));
     return reply;
   }
 
-  [[nodiscard]] Result<Reply> run(redisContext* context, const Arguments& arguments) const {
+  /// An error that the server answers with leaves context.err at 0.
+  [[nodiscard]] Result<Reply> run(redisContext& context, const Arguments& arguments, Clock::time_point deadline) const {
     std::vector<const char*> texts;
     std::vector<std::size_t> lengths;
     for (const std::string_view argument : arguments) {
       texts.push_back(argument.data());
       lengths.push_back(argument.size());
     }
-    Reply reply(static_cast<redisReply*>(
-        redisCommandArgv(context, static_cast<int>(texts.size()), texts.data(), lengths.data())));
-    if (reply == nullptr) return failure(context->errstr[0] != '\0' ? context->errstr : "no answer");
-    if (reply->type == REDIS_REPLY_ERROR) return failure(std::string(reply->str, reply->len));
+    if (redisAppendCommandArgv(&context, static_cast<int>(texts.size()), texts.data(), lengths.data()) != REDIS_OK) {
+      return broken(context, deadline);
+    }
+    auto reply = exchange(context, deadline);
+    if (reply && (*reply)->type == REDIS_REPLY_ERROR) return failure(std::string((*reply)->str, (*reply)->len));
     return reply;
   }
 
-  [[nodiscard]] Result<Context> connect() const {
-    Context context(address_.socket.empty()
-                        ? redisConnectWithTimeout(address_.host.c_str(), address_.port, connect_time_out)
-                        : redisConnectUnixWithTimeout(address_.socket.c_str(), connect_time_out));
+  /// Sends what is to be sent, and waits for an answer. Step by step, as hiredis' limit is one for each: a server that
+  /// sends its answer by the byte would have it anew for every byte.
+  [[nodiscard]] Result<Reply> exchange(redisContext& context, Clock::time_point deadline) const {
+    int sent = 0;
+    while (sent == 0) {
+      if (!limit_step(context, deadline)) return broken(context, deadline);
+      if (redisBufferWrite(&context, &sent) != REDIS_OK) return broken(context, deadline);
+    }
+    void* reply = nullptr;
+    while (reply == nullptr) {
+      if (!limit_step(context, deadline)) return broken(context, deadline);
+      if (redisBufferRead(&context) != REDIS_OK || redisGetReplyFromReader(&context, &reply) != REDIS_OK) {
+        return broken(context, deadline);
+      }
+    }
+    return Reply(static_cast<redisReply*>(reply));
+  }
+
+  /// False if no time is left: hiredis would take 0 for no limit.
+  static bool limit_step(redisContext& context, Clock::time_point deadline) {
+    const auto left = std::chrono::ceil<microseconds>(deadline - Clock::now());
+    return left.count() > 0 && redisSetTimeout(&context, to_timeval(left)) == REDIS_OK;
+  }
+
+  [[nodiscard]] Result<Context> connect(Clock::time_point deadline) const {
+    const auto left = std::chrono::ceil<microseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return late();
+    const timeval limit = to_timeval(std::min(left, longest_connect));
+    Context context(address_.socket.empty() ? redisConnectWithTimeout(address_.host.c_str(), address_.port, limit)
+                                            : redisConnectUnixWithTimeout(address_.socket.c_str(), limit));
     if (context == nullptr) return failure("out of memory");
     if (context->err != 0) return failure(context->errstr);
-    redisSetTimeout(context.get(), command_time_out);
+    if (auto done = log_in(*context, deadline); !done) return done.error();
+    return context;
+  }
+
+  [[nodiscard]] Result<void> log_in(redisContext& context, Clock::time_point deadline) const {
     Arguments login{"AUTH"};
     if (!address_.user.empty()) login.emplace_back(address_.user);
     if (!address_.password.empty()) {
       login.emplace_back(address_.password);
-      if (auto done = run(context.get(), login); !done) return done.error();
+      if (auto done = run(context, login, deadline); !done) return done.error();
     }
     if (address_.database != 0) {
       const std::string number = std::to_string(address_.database);
-      if (auto done = run(context.get(), {"SELECT", number}); !done) return done.error();
+      if (auto done = run(context, {"SELECT", number}, deadline); !done) return done.error();
     }
-    return context;
+    return {};
   }
 
   [[nodiscard]] Context take_idle() {
@@ -120,16 +170,17 @@ class RedisStore final : public cache::BlobStore {
   }
 
   RedisAddress address_;
+  std::chrono::milliseconds time_out_;
   std::mutex mutex_;
   std::vector<Context> idle_;  // as many as there ever were commands at a time
 };
 
 }  // namespace
 
-Result<std::unique_ptr<cache::BlobStore>> open_redis_store(const std::string& url) {
+Result<std::unique_ptr<cache::BlobStore>> open_redis_store(const std::string& url, std::chrono::milliseconds time_out) {
   auto address = parse_redis_address(url);
   if (!address) return address.error();
-  return std::unique_ptr<cache::BlobStore>(std::make_unique<RedisStore>(*std::move(address)));
+  return std::unique_ptr<cache::BlobStore>(std::make_unique<RedisStore>(*std::move(address), time_out));
 }
 
 }  // namespace flashspan::network

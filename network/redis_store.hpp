@@ -2,6 +2,7 @@
 // is ever removed from here.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -9,7 +10,9 @@
 
 namespace flashspan::network {
 
-/// Error: bad_argument.
-[[nodiscard]] Result<std::unique_ptr<cache::BlobStore>> open_redis_store(const std::string& url);
+/// A call takes `time_out` at most, whatever it has to do for its answer (connect, log in), but for the time in which
+/// the system finds the host of a name. Error: bad_argument.
+[[nodiscard]] Result<std::unique_ptr<cache::BlobStore>> open_redis_store(
+    const std::string& url, std::chrono::milliseconds time_out = std::chrono::seconds(5));
 
 }  // namespace flashspan::network

@@ -1,11 +1,12 @@
 #include "runtime/api/network_plugin.hpp"
 
-#include <fstream>
-#include <iterator>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "cache/whole_file.hpp"
 #include "network/plugin.h"
+#include "network/shown_address.hpp"
 #include "runtime/api/plugin_file.hpp"
 #include "runtime/service/compile_client.hpp"
 
@@ -21,18 +22,23 @@ constexpr Plugin plugin{
     "build Flashspan with FLASHSPAN_BUILD_NETWORK=ON (apt-get install libcurl4-openssl-dev libmicrohttpd-dev "
     "libhiredis-dev libssl-dev), or set FLASHSPAN_NETWORK_PLUGIN to the file"};
 constexpr std::size_t fewest_secret_bytes = 16;
+constexpr std::int64_t most_secret_bytes = std::int64_t{1} << 20;
 
 /// What was chosen, else what the environment says; empty: nothing.
 std::string either(const std::optional<std::string>& chosen, const std::optional<std::string>& environment) {
   return chosen ? *chosen : environment.value_or("");
 }
 
-Result<std::vector<char>> read_secret(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> secret{std::istreambuf_iterator<char>(file), {}};
-  if (!file && !file.eof()) return Error{ErrorCode::io_error, "signing key file", path, "a file that can be read", ""};
-  if (secret.size() >= fewest_secret_bytes) return secret;
-  return Error{ErrorCode::bad_argument, "signing key file", path + ", of " + std::to_string(secret.size()) + " bytes",
+Result<std::vector<std::byte>> read_secret(const std::string& path) {
+  cache::FileContents file;
+  constexpr std::int64_t never = -1;
+  if (const int error = cache::read_file(path, most_secret_bytes, never, file); error != 0) {
+    return Error{ErrorCode::io_error, "signing key file", path + ": " + cache::error_text(error),
+                 "a file that can be read", ""};
+  }
+  if (file.bytes.size() >= fewest_secret_bytes) return std::move(file.bytes);
+  return Error{ErrorCode::bad_argument, "signing key file",
+               path + ", of " + std::to_string(file.bytes.size()) + " bytes",
                "a secret of at least 16 random bytes, for example of: openssl rand -hex 32", ""};
 }
 
@@ -60,7 +66,7 @@ Result<cache::Signer> open_signer(const RemoteChoice& choice, const Settings& se
   if (!secret) return secret.error();
   const auto network = open_network(settings);
   if (!network) return network.error();
-  return (*network)->signer(std::as_bytes(std::span(*secret)));
+  return (*network)->signer(*secret);
 }
 
 Result<std::shared_ptr<attention::RemoteCompiler>> open_service(const RemoteChoice& choice, const Settings& settings,
@@ -73,7 +79,7 @@ Result<std::shared_ptr<attention::RemoteCompiler>> open_service(const RemoteChoi
   const auto seconds = service_timeout_seconds(settings, options.time_out_seconds);
   if (!seconds) return seconds.error();
   options.time_out_seconds = *seconds;
-  const auto network = network_or_warning(settings, "the compile service at " + address, log);
+  const auto network = network_or_warning(settings, "the compile service at " + network::shown_address(address), log);
   if (network == nullptr) return nobody;
   auto signer = open_signer(choice, settings);
   if (!signer) return signer.error();

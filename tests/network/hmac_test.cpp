@@ -1,15 +1,30 @@
-// HMAC-SHA256 against the test cases of RFC 4231.
+// HMAC-SHA256 against the test cases of RFC 4231, and where libcrypto refuses.
 #include "network/hmac.hpp"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
 
 #include <string>
 
 namespace flashspan::network {
 namespace {
 
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+/// While it lives, libcrypto finds no algorithm that it would carry out, as where its configuration forbids them.
+class RefusingLibcrypto {
+ public:
+  RefusingLibcrypto() { EXPECT_EQ(EVP_set_default_properties(nullptr, "provider=none"), 1); }
+  RefusingLibcrypto(const RefusingLibcrypto&) = delete;
+  RefusingLibcrypto& operator=(const RefusingLibcrypto&) = delete;
+  ~RefusingLibcrypto() { EVP_set_default_properties(nullptr, ""); }
+};
+
 std::string code_of(const std::string& secret, const std::string& text) {
-  const cache::AuthenticationCode code = hmac_signer(std::as_bytes(std::span(secret)))(std::as_bytes(std::span(text)));
+  const auto signer = hmac_signer(bytes_of(secret));
+  EXPECT_TRUE(signer.has_value());
+  if (!signer) return "";
+  const cache::AuthenticationCode code = (*signer)(bytes_of(text));
   std::string digits;
   for (const std::byte byte : code) {
     digits += "0123456789abcdef"[std::to_integer<int>(byte) >> 4];
@@ -25,6 +40,29 @@ TEST(Hmac, IsThatOfRfc4231) {
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   EXPECT_EQ(code_of(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Hmac, ThatLibcryptoRefusesIsAnErrorBeforeAnythingIsSigned) {
+  const RefusingLibcrypto refusing;
+  const auto signer = hmac_signer(bytes_of("a secret of the machines"));
+  ASSERT_FALSE(signer.has_value());
+  EXPECT_EQ(signer.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(signer.error().argument, "signing key");
+}
+
+TEST(Hmac, ThatLibcryptoRefusesLaterIsACodeThatNobodyCanKnow) {
+  const auto signer = hmac_signer(bytes_of("a secret of the machines"));
+  ASSERT_TRUE(signer.has_value());
+  const auto sound = (*signer)(bytes_of("text"));
+  {
+    const RefusingLibcrypto refusing;
+    const auto first = (*signer)(bytes_of("text"));
+    const auto second = (*signer)(bytes_of("text"));
+    EXPECT_NE(first, cache::AuthenticationCode{});
+    EXPECT_NE(first, sound);
+    EXPECT_NE(first, second) << "a code that was seen must not pass later";
+  }
+  EXPECT_EQ((*signer)(bytes_of("text")), sound);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-"""An HTTP store: keeps what is PUT, gives it to GET, to me:pass alone. Prints the port that it took."""
+"""An HTTP store: keeps what is PUT, gives it to GET, to the user me with the password p/a@ss alone. Prints the port that it took."""
 
 import base64
 import http.server
 
 kept = {}
-LOGIN = "Basic " + base64.b64encode(b"me:pass").decode()
+LOGIN = "Basic " + base64.b64encode(b"me:p/a@ss").decode()
 
 
 class Store(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,5 @@
-// Which folder the cache uses, whatever the environment and the file system are like.
+// Which folder the cache uses, whatever the environment and the file system are like; what other settings are refused
+// for.
 #include "runtime/api/settings.hpp"
 
 #include <gmock/gmock.h>
@@ -9,12 +10,15 @@
 #include <map>
 
 #include "runtime/api/backends.hpp"
+#include "runtime/api/network_plugin.hpp"
 #include "tests/runtime/private_folder.hpp"
 
 namespace flashspan::testing {
 namespace {
 
 using api::Settings;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CacheFolder : public ::testing::Test {
  protected:
@@ -160,6 +164,40 @@ TEST_F(CacheFolder, AMissingCpuPluginIsNamedWithEveryPlaceThatWasTried) {
   EXPECT_EQ(backend.error().code, ErrorCode::missing_component);
   EXPECT_NE(backend.error().detail.find("/no/such/plugin.so"), std::string::npos);
   EXPECT_NE(backend.error().takes.find("apt-get install"), std::string::npos);
+}
+
+TEST_F(CacheFolder, ASigningKeyThatIsNoFileOfASecretIsAnErrorThatNamesIt) {
+  std::ofstream(folder_.path() / "short") << "fifteen bytes..";
+  for (const auto& [name, code] :
+       {std::pair{"", ErrorCode::io_error}, {"absent", ErrorCode::io_error}, {"short", ErrorCode::bad_argument}}) {
+    const std::string path = (folder_.path() / name).string();
+    variables_["FLASHSPAN_SIGNING_KEY_FILE"] = path;
+    const auto refused = api::open_signer({}, settings());
+    ASSERT_FALSE(refused.has_value()) << path;
+    EXPECT_EQ(refused.error().code, code) << path;
+    EXPECT_EQ(refused.error().argument, "signing key file");
+    EXPECT_THAT(refused.error().got, HasSubstr(path));
+  }
+}
+
+TEST_F(CacheFolder, AMissingNetworkPluginIsAWarningThatShowsNoPassword) {
+  variables_["FLASHSPAN_NETWORK_PLUGIN"] = "/no/such/plugin.so";
+  variables_["FLASHSPAN_SERVICE"] = "http://me:secret@farm.example:8080";
+  variables_["FLASHSPAN_SHARED_STORE"] = "redis://me:secret@cache.example";
+  std::string lines;
+  const LogSink log = [&](LogLevel level, std::string_view line) {
+    EXPECT_EQ(level, LogLevel::warning);
+    lines.append(line).append("\n");
+  };
+  const auto service = api::open_service({}, settings(), DeviceKind::cuda, log);
+  ASSERT_TRUE(service.has_value()) << service.error().message();
+  EXPECT_EQ(*service, nullptr);
+  const auto store = api::open_shared_store({}, settings(), log);
+  ASSERT_TRUE(store.has_value()) << store.error().message();
+  EXPECT_EQ(*store, nullptr);
+  EXPECT_THAT(lines, HasSubstr("the compile service at http://...@farm.example:8080 is not used"));
+  EXPECT_THAT(lines, HasSubstr("the shared store is not used"));
+  EXPECT_THAT(lines, Not(HasSubstr("secret")));
 }
 
 }  // namespace
