@@ -35,6 +35,17 @@ bool contains(const std::vector<int>& loops, int loop) { return std::ranges::fin
 
 std::size_t index_of(NodeId id) { return static_cast<std::size_t>(id); }
 
+// Kept among the loops' variables, under a number that no loop has: the lanes in which the body around is asked for. In
+// the others the variables around may have values that the language never gives them, and a loop bounded by these may
+// be as long as integers go.
+constexpr int asked_lanes = -1;
+
+// The lanes whose key there is: the last vector of a row reaches past them.
+std::string lanes_of_keys(IrWriter& ir, const std::map<Variable, IrValue>& variables) {
+  const std::string count = ir.define(concat("trunc i64 ", variables.at(Variable::kv_len).name, " to i32"));
+  return ir.binary("icmp slt", ir_ints, variables.at(Variable::k).name, ir.splat("i32", count));
+}
+
 }  // namespace
 
 std::string type_of(const IrValue& value) {
@@ -371,33 +382,35 @@ IrValue ProgramEmitter::emit_any(NodeId id) {
   const mask::Node& node = program_.node(id);
   const IrValue begin = as_kind(value(node.operands[0]), Kind::int64);
   const IrValue end = as_kind(value(node.operands[1]), Kind::int64);
-  const NodeId body = node.operands[2];
   const bool vector = begin.vector || end.vector;
   const IrValue first = vector ? as_vector(begin) : begin;
   const IrValue last = vector ? as_vector(end) : end;
-  const auto now_active = [&](const IrWriter::Values& now) {
-    return compare("icmp slt", {now[0], Kind::int64, vector}, last);
-  };
+  const std::map<int, IrValue> around = loop_variables_;
+  const bool differs_by_key = (dependencies_[index_of(id)] & mask::set_of(Variable::k)) != 0;
+  const std::string asked = around.contains(asked_lanes) ? around.at(asked_lanes).name
+                            : differs_by_key             ? lanes_of_keys(ir_, variables_)
+                                                         : "splat (i1 true)";
+  std::string running;  // the lanes that take the turn: asked for, not yet found true, not yet at their end
   const IrWriter::Values after = ir_.loop_while(
-      {{type_of(first), first.name}, {ir_bools, "zeroinitializer"}},
+      {{type_of(first), first.name}, {ir_bools, asked}},
       [&](const IrWriter::Values& now) {
-        const IrValue active = as_vector(now_active(now));
-        const std::string open = ir_.binary("xor", ir_bools, now[1], "splat (i1 true)");
-        const std::string wanted = ir_.binary("and", ir_bools, active.name, open);
-        return ir_.define(concat("call i1 @llvm.vector.reduce.or.v16i1(", ir_bools, " ", wanted, ")"));
+        const IrValue before_end = compare("icmp slt", {now[0], Kind::int64, vector}, last);
+        running = ir_.binary("and", ir_bools, as_vector(before_end).name, now[1]);
+        return ir_.define(concat("call i1 @llvm.vector.reduce.or.v16i1(", ir_bools, " ", running, ")"));
       },
       [&](const IrWriter::Values& now) {
         const IrValue counter{now[0], Kind::int64, vector};
+        const IrValue turn{running, Kind::boolean, true};
         loop_variables_[node.symbol] = counter;
-        const IrValue active = now_active(now);
-        const IrValue holds = operation("and", as_vector(emit_loop_body(body, node.symbol)), as_vector(active));
-        loop_variables_.erase(node.symbol);
-        const std::string found = ir_.binary("or", ir_bools, now[1], holds.name);
-        // A lane that has ended stays at its end, so that it cannot wrap and start again.
-        const IrValue next = choose(active, operation("add", counter, constant(1, counter)), counter);
-        return IrWriter::Values{next.name, found};
+        loop_variables_[asked_lanes] = turn;
+        const IrValue holds = operation("and", as_vector(emit_loop_body(node.operands[2], node.symbol)), turn);
+        loop_variables_ = around;
+        const std::string open = ir_.binary("xor", ir_bools, now[1], holds.name);
+        const IrValue next = operation("add", counter, constant(1, counter));
+        // A lane that does not run stays where it is, so that it cannot wrap and start again.
+        return IrWriter::Values{vector ? choose(turn, next, counter).name : next.name, open};
       });
-  return {after[1], Kind::boolean, true};
+  return {ir_.binary("xor", ir_bools, asked, after[1]), Kind::boolean, true};
 }
 
 }  // namespace flashspan::kernel

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "codegen/mask/arithmetic.hpp"
 #include "codegen/mask/element.hpp"
@@ -17,17 +18,40 @@ StripEvaluator::StripEvaluator(const Program& program, const Bindings& bindings,
       schedule_(schedule(program)),
       integers_(program.nodes().size() * width_),
       reals_(program.nodes().size() * width_) {
-  for (const VariableSet set : program.dependencies_by_node()) {
-    const bool strip = (set & (set_of(Variable::k) | set_of(Variable::score))) != 0;
-    const bool query = (set & set_of(Variable::q)) != 0;
-    stages_.push_back(strip ? Stage::strip : query ? Stage::query : Stage::head);
-  }
-  for (const NodeId id : schedule_.once) by_stage_[static_cast<int>(stage(id))].push_back(id);
   loop_nodes_.assign(static_cast<std::size_t>(program.fresh_loop()), -1);
   for (NodeId id = 0; id < static_cast<NodeId>(program.nodes().size()); ++id) {
     const Node& node = program.node(id);
     if (node.op == Op::loop_variable) loop_nodes_[static_cast<std::size_t>(node.symbol)] = id;
   }
+  find_stages();
+  for (const NodeId id : schedule_.once) by_stage_[static_cast<int>(stage(id))].push_back(id);
+}
+
+void StripEvaluator::find_stages() {
+  for (const VariableSet set : program_.dependencies_by_node()) {
+    const bool strip = (set & (set_of(Variable::k) | set_of(Variable::score))) != 0;
+    const bool query = (set & set_of(Variable::q)) != 0;
+    stages_.push_back(strip ? Stage::strip : query ? Stage::query : Stage::head);
+  }
+  // A loop's variable changes with what the loop's begin changes with, and so does all that uses it. A body stands
+  // before its bounds, so one pass is not enough where loops stand inside loops.
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (NodeId id = 0; id < static_cast<NodeId>(program_.nodes().size()); ++id) {
+      const Node& node = program_.node(id);
+      for (const NodeId operand : node.operands) changed |= raise_stage(id, stage(operand));
+      const NodeId variable = node.op == Op::any ? loop_nodes_[static_cast<std::size_t>(node.symbol)] : -1;
+      if (variable >= 0) changed |= raise_stage(variable, stage(node.operands[0]));
+    }
+  }
+}
+
+bool StripEvaluator::raise_stage(NodeId node, Stage at_least) {
+  Stage& stage = stages_[static_cast<std::size_t>(node)];
+  if (stage >= at_least) return false;
+  stage = at_least;
+  return true;
 }
 
 void StripEvaluator::set_head(std::int64_t b, std::int64_t h, std::int64_t q_len, std::int64_t kv_len) {
@@ -164,35 +188,56 @@ void StripEvaluator::compute_lookup(NodeId id, const Node& node) {
   }
 }
 
-// Follows the loop for all lanes at once, from the least begin to the greatest end.
+// Follows the loop for all lanes at once, each lane from its own begin, while some lane is open.
 void StripEvaluator::compute_any(NodeId id, const Node& node) {
-  std::int64_t* out = integers_.data() + first_lane(id);
-  const std::size_t count = lanes(id);
-  const auto lane_of = [&](std::size_t operand, std::size_t lane) {
-    const NodeId operand_id = node.operands[operand];
-    return integers_[first_lane(operand_id) + (is_wide(operand_id) ? lane : 0)];
-  };
-  std::fill_n(out, count, 0);
-  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
-  std::int64_t end = std::numeric_limits<std::int64_t>::min();
-  for (std::size_t lane = 0; lane < count; ++lane) {
-    if (lane_of(0, lane) >= lane_of(1, lane)) continue;
-    begin = std::min(begin, lane_of(0, lane));
-    end = std::max(end, lane_of(1, lane));
-  }
-  std::size_t decided = 0;
   const auto body = schedule_.by_loop.find(node.symbol);
-  const NodeId variable = loop_nodes_[static_cast<std::size_t>(node.symbol)];
-  for (std::int64_t value = begin; value < end && decided < count; ++value) {
-    if (variable >= 0) integers_[first_lane(variable)] = value;
+  const NodeId around = std::exchange(around_, id);
+  std::size_t open = open_lanes(id, node, around);
+  for (std::int64_t turn = 0; open > 0; ++turn) {
+    set_loop_variable(node, turn);
     if (body != schedule_.by_loop.end()) run(body->second);
-    for (std::size_t lane = 0; lane < count; ++lane) {
-      const bool inside = lane_of(0, lane) <= value && value < lane_of(1, lane);
-      if (out[lane] != 0 || !inside || lane_of(2, lane) == 0) continue;
-      out[lane] = 1;
-      ++decided;
-    }
+    open = still_open_lanes(id, node, turn);
   }
+  around_ = around;
+}
+
+// A lane that the loop around has done with is not asked for: its bounds may be what the language never gives them.
+std::size_t StripEvaluator::open_lanes(NodeId id, const Node& node, NodeId around) {
+  std::int64_t* out = integers_.data() + first_lane(id);
+  const bool has_all = around < 0 || !is_wide(id);
+  const std::int64_t* asked = has_all ? nullptr : integers_.data() + first_lane(around);
+  const Lanes begin = operand_lanes(node, 0);
+  const Lanes end = operand_lanes(node, 1);
+  std::size_t open = 0;
+  for (std::size_t lane = 0; lane < lanes(id); ++lane) {
+    const bool runs = begin.at(lane) < end.at(lane) && (has_all || asked[lane] == open_lane);
+    out[lane] = runs ? open_lane : 0;
+    open += runs ? 1 : 0;
+  }
+  return open;
+}
+
+void StripEvaluator::set_loop_variable(const Node& node, std::int64_t turn) {
+  const NodeId variable = loop_nodes_[static_cast<std::size_t>(node.symbol)];
+  if (variable < 0) return;
+  std::int64_t* out = integers_.data() + first_lane(variable);
+  const Lanes begin = operand_lanes(node, 0);
+  for (std::size_t lane = 0; lane < lanes(variable); ++lane) out[lane] = wrapping_add(begin.at(lane), turn);
+}
+
+std::size_t StripEvaluator::still_open_lanes(NodeId id, const Node& node, std::int64_t turn) {
+  std::int64_t* out = integers_.data() + first_lane(id);
+  const Lanes begin = operand_lanes(node, 0);
+  const Lanes end = operand_lanes(node, 1);
+  const Lanes holds = operand_lanes(node, 2);
+  std::size_t open = 0;
+  for (std::size_t lane = 0; lane < lanes(id); ++lane) {
+    if (out[lane] != open_lane) continue;
+    const bool was_last = wrapping_add(begin.at(lane), turn) == end.at(lane) - 1;
+    out[lane] = holds.at(lane) != 0 ? 1 : was_last ? 0 : open_lane;
+    open += out[lane] == open_lane ? 1 : 0;
+  }
+  return open;
 }
 
 void StripEvaluator::compute_boolean(NodeId id, const Node& node) {

@@ -38,6 +38,23 @@ class StripEvaluator {
   }
   [[nodiscard]] std::size_t lanes(NodeId node) const { return is_wide(node) ? count_ : 1; }
 
+  /// What an `any` holds for a lane while it is neither true nor false there.
+  static constexpr std::int64_t open_lane = 2;
+
+  /// Integers or booleans of a node, whether it has one lane or many.
+  struct Lanes {
+    const std::int64_t* first;
+    std::size_t step;
+    [[nodiscard]] std::int64_t at(std::size_t lane) const { return first[lane * step]; }
+  };
+  [[nodiscard]] Lanes operand_lanes(const Node& node, std::size_t place) const {
+    const NodeId operand = node.operands[place];
+    return {integers_.data() + first_lane(operand), is_wide(operand) ? std::size_t{1} : 0};
+  }
+
+  void find_stages();
+  /// Whether it had to be raised.
+  bool raise_stage(NodeId node, Stage at_least);
   void run(const std::vector<NodeId>& list);
   void compute(NodeId node);
   void compute_integer(NodeId id, const Node& node);
@@ -46,6 +63,10 @@ class StripEvaluator {
   void compute_variable(NodeId id, Variable variable);
   void compute_lookup(NodeId id, const Node& node);
   void compute_any(NodeId id, const Node& node);
+  // Parts of compute_any(). Both counts are of the lanes that are open then.
+  std::size_t open_lanes(NodeId id, const Node& node, NodeId around);
+  void set_loop_variable(const Node& node, std::int64_t turn);
+  std::size_t still_open_lanes(NodeId id, const Node& node, std::int64_t turn);
   template <typename Result, typename Operand, typename Function>
   void unary(NodeId id, const Node& node, Function function);
   template <typename Result, typename Operand, typename Function>
@@ -65,6 +86,7 @@ class StripEvaluator {
   std::vector<std::int64_t> integers_;  // integers and booleans, `width` lanes a node
   std::vector<float> reals_;
   std::vector<int> loop_nodes_;  // loop number -> node of its variable, -1 if the body does not use it
+  NodeId around_ = -1;           // the `any` whose body is computed now, -1 outside all loops
   std::int64_t b_ = 0, h_ = 0, q_ = 0, k_ = 0, q_len_ = 0, kv_len_ = 0;
   std::span<const float> scores_;
 };

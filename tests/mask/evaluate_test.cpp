@@ -292,6 +292,25 @@ TEST(Evaluate, StripsOfAnyWidthAgreeWithSinglePoints) {
   EXPECT_EQ(found, TileClass::partial);
 }
 
+// Loops that are short for every key, however far apart they are, and whatever their bounds would be past their ends.
+TEST(Evaluate, StripsFollowOnlyTheTurnsThatTheirKeysTake) {
+  for (const char* text :
+       {"any(r % 7 == q % 7 for r in range(k * 1000000000, k * 1000000000 + 4))",
+        "any(any(s == q for s in range(0 if r < 1 + k % 2 else 1000000000, 3 if r < 1 + k % 2 else 4000000000000)) "
+        "for r in range(1 + k % 2))"}) {
+    const Program program = parsed_with(text, {}, {});
+    std::int64_t expected = 0;
+    for (std::int64_t q = 0; q < 12; ++q) {
+      for (std::int64_t k = 0; k < 40; ++k) expected += evaluate_mask(program, {}, at(q, k)) ? 1 : 0;
+    }
+    std::int64_t visible = 0;
+    (void)classify_exactly(
+        program, {}, {.b = {0, 0}, .h = {0, 0}, .q = {0, 11}, .k = {0, 39}, .q_len = 300, .kv_len = 300}, &visible);
+    EXPECT_EQ(visible, expected) << text;
+    EXPECT_GT(visible, 0) << text;
+  }
+}
+
 TEST(Evaluate, StripsOfScoresTakeOneScorePerKey) {
   const Program program = parsed("score * 2 - k + slope", ProgramKind::score);
   const Bindings bindings{.scalars = {{.integer = 0, .real = 0.5f}}, .tensors = {}};
