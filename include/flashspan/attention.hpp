@@ -118,9 +118,9 @@ struct AttentionOptions {
   /// FLASHSPAN_SERVICE, FLASHSPAN_SERVICE_TOKEN; "": nobody is asked.
   std::optional<std::string> service, service_token;
   /// A store of many machines, below the cache and its layers: "redis://[[user:]password@]host[:port][/database]",
-  /// "redis+unix:///path", or "http(s)://[user:password@]host[:port][/path]" that takes PUT and GET. Default:
-  /// FLASHSPAN_SHARED_STORE;
-  /// "": none. One that does not answer is done without.
+  /// "redis+unix:///path", or "http(s)://[user:password@]host[:port][/path]" that takes PUT and GET; in
+  /// user and password, "%2F" stands for '/'. Default: FLASHSPAN_SHARED_STORE; "": none. One that does not answer is
+  /// done without.
   std::optional<std::string> shared_store;
   /// A file with a secret of the machines that share: what comes from a service or a shared store without their
   /// signature is refused. Default: FLASHSPAN_SIGNING_KEY_FILE; "": nothing is signed.

@@ -24,7 +24,8 @@ struct RemoteChoice {
 };
 
 /// Signs with the secret in the file that the choice or the environment names; empty if they name none.
-/// Error: io_error; bad_argument, for a secret of less than 16 bytes; missing_component.
+/// Error: io_error; bad_argument, for a secret of less than 16 bytes; missing_component; unsupported, where libcrypto
+/// refuses to sign.
 [[nodiscard]] Result<cache::Signer> open_signer(const RemoteChoice& choice, const Settings& settings);
 /// For kernels of this kind of device. Null if no service is asked for, and for the CPU, whose kernels depend on the
 /// machine that compiles them; and, after a warning, if the plug-in is missing: a service is there for speed. Error:

@@ -9,7 +9,7 @@
 namespace flashspan::network {
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> span_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 /// While it lives, libcrypto finds no algorithm that it would carry out, as where its configuration forbids them.
 class RefusingLibcrypto {
@@ -21,10 +21,10 @@ class RefusingLibcrypto {
 };
 
 std::string code_of(const std::string& secret, const std::string& text) {
-  const auto signer = hmac_signer(bytes_of(secret));
+  const auto signer = hmac_signer(span_of(secret));
   EXPECT_TRUE(signer.has_value());
   if (!signer) return "";
-  const cache::AuthenticationCode code = (*signer)(bytes_of(text));
+  const cache::AuthenticationCode code = (*signer)(span_of(text));
   std::string digits;
   for (const std::byte byte : code) {
     digits += "0123456789abcdef"[std::to_integer<int>(byte) >> 4];
@@ -44,25 +44,25 @@ TEST(Hmac, IsThatOfRfc4231) {
 
 TEST(Hmac, ThatLibcryptoRefusesIsAnErrorBeforeAnythingIsSigned) {
   const RefusingLibcrypto refusing;
-  const auto signer = hmac_signer(bytes_of("a secret of the machines"));
+  const auto signer = hmac_signer(span_of("a secret of the machines"));
   ASSERT_FALSE(signer.has_value());
   EXPECT_EQ(signer.error().code, ErrorCode::unsupported);
   EXPECT_EQ(signer.error().argument, "signing key");
 }
 
 TEST(Hmac, ThatLibcryptoRefusesLaterIsACodeThatNobodyCanKnow) {
-  const auto signer = hmac_signer(bytes_of("a secret of the machines"));
+  const auto signer = hmac_signer(span_of("a secret of the machines"));
   ASSERT_TRUE(signer.has_value());
-  const auto sound = (*signer)(bytes_of("text"));
+  const auto sound = (*signer)(span_of("text"));
   {
     const RefusingLibcrypto refusing;
-    const auto first = (*signer)(bytes_of("text"));
-    const auto second = (*signer)(bytes_of("text"));
+    const auto first = (*signer)(span_of("text"));
+    const auto second = (*signer)(span_of("text"));
     EXPECT_NE(first, cache::AuthenticationCode{});
     EXPECT_NE(first, sound);
     EXPECT_NE(first, second) << "a code that was seen must not pass later";
   }
-  EXPECT_EQ((*signer)(bytes_of("text")), sound);
+  EXPECT_EQ((*signer)(span_of("text")), sound);
 }
 
 }  // namespace
