@@ -192,6 +192,16 @@ TEST_F(AnyCompiler, OneWithAnotherCompilerTakesTheServicesOrItsOwn) {
   EXPECT_EQ(provider(true).get(spec_of(2), text_)->ready->outcome, cache::Outcome::built);
 }
 
+TEST_F(AnyCompiler, WhatTheDeviceRefusesIsCompiledHereAndNotTakenFromTheServiceAgain) {
+  own_->compiler = "fake 2.0";
+  own_->load_failures = 1;
+  const auto made = provider(true).get(spec_of(1), text_);
+  ASSERT_TRUE(made.has_value()) << made.error().message();
+  EXPECT_EQ(made->ready->outcome, cache::Outcome::built);
+  EXPECT_NE(made->ready->key, service_.wanted(1).key);
+  EXPECT_EQ(own_->compiles, 1);
+}
+
 TEST_F(AnyCompiler, AnEntryOfAnotherAliasIsRefused) {
   own_->compiler.clear();
   const auto other = service_.compile(service_.wanted(2));
