@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from typing import Any
 
@@ -46,16 +47,22 @@ def _subtract(left: Traced, right: Any, alpha: Any = 1) -> Traced:
 
 
 def _to(value: Traced, *arguments: Any, **keywords: Any) -> Traced:
-    """Tensor.to, Tensor.type: to a device is nothing, to a dtype a conversion."""
+    """Tensor.to, Tensor.type, array.astype: to a device is nothing, to a dtype or a type of Python's a conversion."""
     for target in (*arguments, *keywords.values()):
-        name = str(target).removeprefix("torch.").removeprefix("<class 'numpy.").removesuffix("'>")
+        name = getattr(target, "__name__", None) or str(target).removeprefix("torch.")
         if name.startswith(("float", "bfloat")):
             return value.as_real()
         if name.startswith(("int", "uint")):
             return value.as_int()
-        if name == "bool":
+        if name in ("bool", "bool_"):
             return value.as_bool()
+        if not _NO_CONVERSION.fullmatch(name):
+            raise refuse(f"a conversion to {target}", "a dtype of torch or NumPy, or int, float or bool")
     return value
+
+
+# Flags such as non_blocking and copy, and devices.
+_NO_CONVERSION = re.compile(r"None|True|False|(preserve|contiguous)_format|(cpu|cuda|meta|mps|xpu)(:\d+)?")
 
 
 def _constant(value: Traced, number: Any, dtype: Any) -> Traced:

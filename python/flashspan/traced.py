@@ -19,6 +19,9 @@ _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _UNARY, _ATOM = range(7)
 _LOOP = "@"
 
 
+_LARGEST_POWER = 64  # each power is a factor in the text
+
+
 def refuse(got: str, takes: str) -> TraceError:
     """An error that points at the line of the callable which is being run."""
     frame = sys._getframe(1)
@@ -124,19 +127,31 @@ class Traced:
         return Traced.of(self.trace, other) % self
 
     def __pow__(self, exponent: Any) -> Traced:
-        if isinstance(exponent, int) and 1 <= exponent <= 8:
-            product = number = self.as_number()
-            for _ in range(exponent - 1):
-                product = product * number
-            return product
-        if exponent == 0.5 and not isinstance(exponent, Traced):
+        """Of a whole number: a product, right for any base. Of another, or one that is traced: of positive bases."""
+        if not isinstance(exponent, numbers.Real):
+            return (self.log() * exponent).exp()
+        if exponent == 0.5:
             return self.sqrt()
-        return (self.log() * exponent).exp()
+        whole = int(float(exponent)) if float(exponent).is_integer() else None
+        if whole is None:
+            return (self.log() * float(exponent)).exp()
+        if abs(whole) > _LARGEST_POWER:
+            raise refuse(f"a power of {whole}", f"whole powers up to {_LARGEST_POWER}")
+        product = _product_of(self.as_number(), abs(whole))
+        return product if whole >= 0 else 1.0 / product
 
     def __rpow__(self, base: Any) -> Traced:
-        if not isinstance(base, (int, float)) or base <= 0:
+        if not isinstance(base, numbers.Real) or base <= 0:
             raise refuse(f"{base!r} raised to a traced power", "a base that is a positive number")
+        if isinstance(base, numbers.Integral) and self.kind == "int":
+            raise refuse(f"the integer {base} raised to a traced integer, which would not be exact",
+                         f"{float(base)} as base, for a real number, or a tensor of the powers, looked up")
         return (self * math.log(base)).exp()
+
+    def __rlshift__(self, bits: Any) -> Traced:
+        raise refuse(f"{bits!r} shifted by a traced value", "a number of bits that is known when the mask is made")
+
+    __rrshift__ = __rlshift__
 
     def __neg__(self) -> Traced:
         number = self.as_number()
@@ -311,9 +326,11 @@ class Lookup:
         self.trace, self.tensor, self.indices = trace, tensor, indices
 
     def __getitem__(self, index: Any) -> Any:
-        new = self.indices + (index if isinstance(index, tuple) else (index,))
-        new = tuple(item for item in new if item is not Ellipsis)
         rank = len(self.tensor.shape)
+        given = index if isinstance(index, tuple) else (index,)
+        new = self.indices + tuple(item for item in given if item is not Ellipsis)
+        if any(item is Ellipsis for item in given[:-1]) and len(new) < rank:
+            raise refuse("an ellipsis that stands for axes before an index", "one number an axis, from the first axis on")
         if len(new) > rank:
             raise refuse(f"{len(new)} indices into a tensor of rank {rank}", "one index an axis")
         for item in new:
@@ -464,6 +481,15 @@ def _of_fields(like: Traced, fields: bit_fields.Fields | None) -> Traced:
     result = Traced(total.trace, total.text, "int", total.binding, total.length)
     result.fields = fields
     return result
+
+
+def _product_of(number: Traced, factors: int) -> Traced:
+    if factors == 0:
+        return Traced.of(number.trace, 1 if number.kind == "int" else 1.0)
+    product = number
+    for _ in range(factors - 1):
+        product = product * number
+    return product
 
 
 def _shift(bits: Any) -> int:

@@ -77,14 +77,16 @@ def tune(attentions: Iterable[Mapping[str, Any]], configs: Sequence[Any] | None 
         raise BadArgumentError("key", ", ".join(unknown), "names among " + ", ".join(KEYS))
     tried = None if configs is None else [as_config(config) for config in configs]
     results, seen = [], set()
-    for arguments in attentions:
-        identity = tuple(_key_value(name, arguments) for name in key) if key is not None else object()
-        if identity in seen:
-            continue
-        seen.add(identity)
-        results += _tune_one(arguments, tried, prune_configs_by or {}, backward, time_limit, remember, progress)
-    if remember:
-        calls.forget_all()  # other tiles have workspaces of other sizes
+    try:
+        for arguments in attentions:
+            identity = tuple(_key_value(name, arguments) for name in key) if key is not None else object()
+            if identity in seen:
+                continue
+            seen.add(identity)
+            results += _tune_one(arguments, tried, prune_configs_by or {}, backward, time_limit, remember, progress)
+    finally:
+        if remember:
+            calls.forget_all()  # other tiles have workspaces of other sizes, those of a tuning that was broken off, too
     return results
 
 

@@ -265,3 +265,10 @@ def test_the_mask_is_that_of_the_positions(device, shape):
     visible = (q >= k) & (is_token.cpu()[0, 2:] != 0)
     assert mask.shape == (1, 1, 3, 4)
     assert mask.mask.density(3, 4) == visible.double().mean().item()
+
+
+@pytest.mark.parametrize("name", ["sinks", "indices", "block_indices"])
+def test_a_sparsity_of_the_models_own_is_refused(name):
+    query = torch.randn(1, 2, 4, 16)
+    with pytest.raises(UnsupportedError, match=name):
+        attention_forward(torch.nn.Module(), query, query, query, None, **{name: torch.zeros(1)})

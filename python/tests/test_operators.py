@@ -445,3 +445,11 @@ class TestFreeze:
         got = flashspan.attention(**other)
         flashspan.freeze("compile")
         assert_close(got, flashspan.attention(**other), torch.float16)
+
+
+def test_a_graph_of_torchs_tracer_holds_the_operator():
+    """Not what was computed while it was traced, which a replay would give again."""
+    query = torch.randn(1, 8, 2, 16)
+    traced = torch.jit.trace(lambda tensor: flashspan.attention(tensor, tensor, tensor, mask="causal"), query, check_trace=False)
+    other = torch.randn(1, 8, 2, 16)
+    assert_close(traced(other), flashspan.attention(other, other, other, mask="causal"), torch.float32)

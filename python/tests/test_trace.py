@@ -150,7 +150,9 @@ FUNCTIONS = {
     "division": lambda b, h, q, k: (torch.div(q - k, 3, rounding_mode="floor") % 2 == 0) & (math.floor((q - k) / 4) != 1),
     "negation": lambda b, h, q, k: -(q - k) < abs(k - 2 * q) - (q - (k - 1)),
     "powers": lambda b, h, q, k: (q - k) ** 2 <= (k ** 1) + 2.0 ** (q % 3) * 1.01,
+    "whole powers": lambda b, h, q, k: ((q - k) / 4) ** 2.0 + (q - k) ** 0 + (k - q - 0.5) ** 3 < 1.3 - (q - k + 0.5) ** -1,
     "roots": lambda b, h, q, k: torch.sqrt(q * 1.0) + (k * 1.0) ** 0.5 < 6.03,
+    "types of Python's": lambda b, h, q, k: (q > 3).to(int) + (k > 5).to(torch.int64) * 2 == (q % 2).to(bool).to(int),
     "truth as numbers": lambda b, h, q, k: (q > 3).to(torch.int32) + (k > 5).int() * 2 == 2,
     "shifts": lambda b, h, q, k: (q << 2) + (k >> 1) > 30,
     "bits": lambda b, h, q, k: ((q & 5) == ((k >> 1) & 5)) | ((q & 1 | k & 6) == 3),
@@ -247,12 +249,33 @@ def _infinite(b, h, q, k):
     return torch.where(q >= k, 1.0, -math.inf) > 0  # refused here
 
 
+def _ellipsis(b, h, q, k):
+    return TABLE[..., q].sum() > 0  # refused here
+
+
+def _conversion(b, h, q, k):
+    return (q / 3).to(int) == k  # refused here
+
+
+def _unknown_type(b, h, q, k):
+    return q.to(torch.LongTensor) == k  # refused here
+
+
+def _integer_power(b, h, q, k):
+    return q - k == 3 ** h  # refused here
+
+
+def _shifted_by(b, h, q, k):
+    return q - k == 1 << h  # refused here
+
+
 def _number(b, h, q, k):
     return q - k
 
 
 @pytest.mark.parametrize("function", [_if, _and, _chain, _item, _int, _length, _loop, _array, _whole, _slice, _many, _sum,
-                                      _function, _bits, _infinite], ids=lambda function: function.__name__)
+                                      _function, _bits, _infinite, _ellipsis, _conversion, _unknown_type,
+                                      _integer_power, _shifted_by], ids=lambda function: function.__name__)
 def test_what_cannot_be_traced_is_refused_by_its_line(function):
     lines, first = inspect.getsourcelines(function)
     line = first + next(number for number, text in enumerate(lines) if "refused here" in text)

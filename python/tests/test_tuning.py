@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import flashspan
-from flashspan import BadArgumentError, Config, UnsupportedError
+from flashspan import BadArgumentError, Config, UnsupportedError, calls
 
 triton = pytest.importorskip("triton")
 
@@ -178,3 +178,14 @@ def test_attention_after_tuning_gives_the_same_results():
     before = flashspan.attention(**arguments)
     flashspan.tune([arguments], backward=False)
     assert torch.allclose(flashspan.attention(**arguments), before, atol=1e-5)
+
+
+def test_a_tuning_that_is_broken_off_leaves_no_call_described_for_another_tile():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    flashspan.attention(**_call())
+    assert calls._calls
+    with pytest.raises(KeyboardInterrupt):
+        flashspan.tune([_call()], progress=interrupt)
+    assert not calls._calls

@@ -118,7 +118,8 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
                       s_aux: torch.Tensor | None = None, position_bias: torch.Tensor | None = None,
                       cu_seq_lens_q: torch.Tensor | None = None, cu_seq_lens_k: torch.Tensor | None = None,
                       head_mask: torch.Tensor | None = None, output_attentions: bool = False,
-                      **unused: Any) -> tuple[torch.Tensor, None]:
+                      sinks: torch.Tensor | None = None, indices: torch.Tensor | None = None,
+                      block_indices: torch.Tensor | None = None, **unused: Any) -> tuple[torch.Tensor, None]:
     """Attention of one layer, as transformers' AttentionInterface calls it.
 
     Args:
@@ -134,7 +135,8 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
         position_bias: [B | 1, Hq | 1, Sq, Sk], added to the scores; takes gradients.
         cu_seq_lens_q, cu_seq_lens_k: int32 [N + 1], for a batch of 1: where each packed sequence begins, and the end of the
             last.
-        head_mask, output_attentions: their defaults only.
+        head_mask, output_attentions, sinks, indices, block_indices: their defaults only. With the last three, models hand over
+            a sparsity or logits of their own, which would change the result.
 
     Returns:
         (out [B, Sq, Hq, Dv], None): there are no attention weights.
@@ -144,7 +146,8 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
         BadArgumentError: a mask of another kind or shape.
     """
     del unused
-    refuse_unless_default(dropout=(dropout, 0.0), head_mask=(head_mask, None), output_attentions=(output_attentions, False))
+    refuse_unless_default(dropout=(dropout, 0.0), head_mask=(head_mask, None), output_attentions=(output_attentions, False),
+                          sinks=(sinks, None), indices=(indices, None), block_indices=(block_indices, None))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = causal and query.shape[2] > 1
     if cu_seq_lens_q is None or cu_seq_lens_k is None:
