@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/cuda/relaxed_capture.hpp"
+
 namespace flashspan::cuda {
 namespace {
 
@@ -18,6 +20,7 @@ Result<std::shared_ptr<void>> allocate(const CudaDevice& device, std::int64_t by
   const DriverApi& driver = *device.driver;
   const ContextScope scope(device);
   if (!scope.entered()) return scope.entered().error();
+  const RelaxedCapture relaxed(driver);
   CUdeviceptr pointer = 0;
   const CUresult code = driver.mem_alloc(&pointer, static_cast<std::size_t>(std::max(bytes, smallest_allocation)));
   if (code != cuda_success) {
@@ -30,7 +33,9 @@ Result<std::shared_ptr<void>> allocate(const CudaDevice& device, std::int64_t by
   return std::shared_ptr<void>(address, [device](void* memory) {
     const ContextScope owner(device);
     // At process exit the driver may be gone, and the memory with it: nothing is left to do or to say.
-    if (owner.entered()) device.driver->mem_free(device_pointer(memory));
+    if (!owner.entered()) return;
+    const RelaxedCapture relaxed(*device.driver);
+    device.driver->mem_free(device_pointer(memory));
   });
 }
 
@@ -39,6 +44,7 @@ Result<void> copy_from_host(const CudaDevice& device, void* to, const void* from
   const DriverApi& driver = *device.driver;
   const ContextScope scope(device);
   if (!scope.entered()) return scope.entered();
+  const RelaxedCapture relaxed(driver);
   const CUresult code = driver.memcpy_htod(device_pointer(to), from, static_cast<std::size_t>(bytes));
   if (code != cuda_success) return driver_error(driver, "cuMemcpyHtoD", code);
   // From pageable memory the call may return before the last transfer has ended ("API synchronization behavior" in the
@@ -51,6 +57,7 @@ Result<void> copy_to_host(const CudaDevice& device, void* to, const void* from, 
   const DriverApi& driver = *device.driver;
   const ContextScope scope(device);
   if (!scope.entered()) return scope.entered();
+  const RelaxedCapture relaxed(driver);
   return check(driver, "cuMemcpyDtoH", driver.memcpy_dtoh(to, device_pointer(from), static_cast<std::size_t>(bytes)));
 }
 

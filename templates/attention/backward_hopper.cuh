@@ -18,13 +18,29 @@ namespace flashspan_device {
 /// At the end of an item.
 __device__ __forceinline__ void store_gradients(Exchange& exchange, const Consumer& c, const BackwardItem& item,
                                                 const float (&key_gradient)[padded_qk / 2],
-                                                const float (&value_gradient)[padded_v / 2]) {
+                                                const float (&value_gradient)[padded_v / 2], bool cleaned) {
   store_gradient<padded_qk>(c, item, c.p.key_gradient, key_gradient, c.p.scale, head_dim_qk);
   store_gradient<padded_v>(c, item, c.p.value_gradient, value_gradient, 1.f, head_dim_v);
-  if (!has_plan || !exchange.cleaned) return;
+  // Of two passes both warpgroups know of a dO that was cleaned, and of nothing else.
+  if (!has_plan || !(two_passes ? exchange.cleaned_out_gradients != 0 : cleaned)) return;
   if (exchange.cleaned_out_gradients != 0) add_what_was_cleaned(c, item);
   forget_cleaning(exchange);
 }
+
+template <typename... Registers>
+__device__ __forceinline__ void pin_all(Registers&... registers) {
+  (pin(registers), ...);
+}
+
+/// By all consumer threads, when nothing of a step reads its query and dO any more.
+__device__ __forceinline__ void give_back_stage(Exchange& exchange, const StepPlaces& step) {
+  exchange.query_empty[step.stage].arrive();
+  exchange.out_gradient_empty[step.stage].arrive();
+}
+
+/// Whether flags are made a step ahead: where bounds of keys are looked up, which would wait in one queue with the
+/// additions to dQ. Elsewhere it is slower, and a score leaves no registers for them meanwhile.
+constexpr bool flags_ahead = lowering == Lowering::column_bounds && MaskProgram::column_lookups > 0 && !has_score;
 
 /// Consumer warpgroup `warpgroup`: 64 keys of every item.
 __device__ __forceinline__ void consume(const AttentionParameters& p, const ProgramArguments& mask,
@@ -44,10 +60,8 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     const Consumer c = {p, mask, score, item.b, item.key_tile * block_n};
     float key_gradient[padded_qk / 2];
     float value_gradient[padded_v / 2];
-#pragma unroll
-    for (int i = 0; i < padded_qk / 2; ++i) key_gradient[i] = 0.f;
-#pragma unroll
-    for (int i = 0; i < padded_v / 2; ++i) value_gradient[i] = 0.f;
+    start_at_zero(key_gradient);
+    start_at_zero(value_gradient);
     exchange.keys_full.wait(item_number % 2);
     float query_gradient[query_gradient_floats];
     // Of the step before.
@@ -55,26 +69,31 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
     u32 gradient_fragments[query_step / 4] = {};
     u32 words[2];
     float* sums = nullptr;
-    bool cleaned = false;
+    bool cleaned = false;  // tiles of the item
     if (steps > 0) {
       int i = 0;
       Step step = await_step(exchange, step_number, first_lane);
+      bool masked_before = false;
+      bool masked = false;
+      const auto look_up_flags = [&] {
+        masked = c.masked(step);
+        if (masked) c.flags(words, step);
+      };
+      if (flags_ahead) look_up_flags();
       StepPlaces before = at.places(step_number - 1).ahead();
       StepPlaces now = at.places(step_number).ahead();
 #pragma unroll 1
       do {
+        if (!flags_ahead) look_up_flags();
         const float* const lse = exchange.lse[now.stage] + Consumer::column();
         const float* const delta = exchange.delta[now.stage] + Consumer::column();
-        const bool masked = c.masked(step);
-        if (masked) c.flags(words, step);
         float scores[query_step / 2];
         float gradients[query_step / 2];
         // dK of the step before, beside the scores of this one; not used in the first, which has none before it.
         ask_for_key_gradient(at, before, i > 1, gradient_fragments, key_gradient);
         // dV of the step before is done; scores take the registers of what it was made of.
         wait_for_products<1>();
-        pin(value_gradient);
-        pin(weight_fragments);
+        pin_all(value_gradient, weight_fragments);
         if (i > 0) exchange.out_gradient_empty[before.stage].arrive();
         products_fence();
         multiply_scores(scores, at.key_rows, now.query_rows());
@@ -89,34 +108,36 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
         multiply_weight_gradients(gradients, at.value_rows, now.out_gradient_rows());
         close_product_group();
         wait_for_products<1>();
-        pin(scores);
-        pin(key_gradient);
+        pin_all(scores, key_gradient);
         if (i > 0) exchange.query_empty[before.stage].arrive();
         const StepPlaces next = at.places(step_number + 1).ahead();
-        make_gradients(exchange, c, step, masked, lse, delta, exponent, words, scores, gradients);
+        make_gradients(exchange.doubtful[warpgroup], c, step, masked, lse, delta, exponent, words, scores, gradients);
         pack_fragments(weight_fragments, scores);
         pack_fragments(gradient_fragments, gradients);
-        keep_hidden_out(exchange, now.stage, masked, cleaned, words, weight_fragments, gradient_fragments);
+        keep_hidden_out(exchange, warpgroup, step_number, now.stage, masked, cleaned, words, weight_fragments,
+                        gradient_fragments);
         if constexpr (!two_passes) {
-          hand_over(exchange, at, step_number, gradient_fragments);
+          hand_over(exchange, at, step_number, gradient_fragments, has_plan && cleaned);
           // dQ of the step before, for which the other warpgroup has had the time of a step to write its dS. The first
           // has none before it, which the barrier takes for done, and what comes of this is not used.
-          await_score_gradients(exchange, step_number - 1);
-          ask_for_query_gradient(at, before, 0, query_gradient);
+          await_and_ask_for_query_gradient(exchange, at, step_number - 1, before, masked_before, cleaned,
+                                           query_gradient);
         }
-        pin(value_gradient);
-        pin(weight_fragments);
+        pin_all(value_gradient, weight_fragments);
         products_fence();
         accumulate_value_gradient(value_gradient, weight_fragments, now.out_gradient_columns(), i > 0);
         close_product_group();
         const Step this_step = step;
-        // Before the additions: what is read from shared memory after them waits in one queue with them.
-        if (i + 1 < steps) step = await_step(exchange, step_number + 1, first_lane);
+        masked_before = masked;
+        // Before the additions: what is read from memory after them waits in one queue with them.
+        if (i + 1 < steps) {
+          step = await_step(exchange, step_number + 1, first_lane);
+          if (flags_ahead) look_up_flags();
+        }
         if constexpr (!two_passes) {
           wait_for_products<1>();
           pin(query_gradient);
           if (i > 0) give_back_score_gradients(exchange, step_number - 1);
-          if (has_plan && masked) clean_keys_if_doubtful(exchange, step_number - 1);
           // Memory takes the sums over while dV, dK and the next scores are computed.
           if (i > 0) add_query_gradient(sums, query_gradient);
           sums = first_query_gradient_sums(p, c.b, this_step, warpgroup);
@@ -127,27 +148,22 @@ __device__ __forceinline__ void consume(const AttentionParameters& p, const Prog
       } while (++i < steps);
       ask_for_key_gradient(at, before, steps > 1, gradient_fragments, key_gradient);
       if constexpr (!two_passes) {
-        await_score_gradients(exchange, step_number - 1);
-        ask_for_query_gradient(at, before, 0, query_gradient);
+        await_and_ask_for_query_gradient(exchange, at, step_number - 1, before, masked_before, cleaned, query_gradient);
       }
       wait_for_products<0>();
-      pin(value_gradient);
-      pin(key_gradient);
-      pin(weight_fragments);
-      pin(query_gradient);
+      pin_all(value_gradient, key_gradient, weight_fragments, query_gradient);
       if constexpr (!two_passes) {
         give_back_score_gradients(exchange, step_number - 1);
         add_query_gradient(sums, query_gradient);
       }
-      exchange.query_empty[before.stage].arrive();
-      exchange.out_gradient_empty[before.stage].arrive();
+      give_back_stage(exchange, before);
     }
     exchange.keys_empty.arrive();
-    store_gradients(exchange, c, item, key_gradient, value_gradient);
+    store_gradients(exchange, c, item, key_gradient, value_gradient, cleaned);
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
-  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
+  if (has_plan) ask_for_cleaning(exchange, warpgroup, nothing_more_to_clean);
 }
 
 }  // namespace flashspan_device
@@ -235,10 +251,10 @@ extern "C" __global__ void __launch_bounds__(flashspan_device::hopper_threads, 1
       exchange.score_gradients_empty[buffer].init(consumer_threads);
     }
     for (u32& word : exchange.cleaned_keys.words) word = 0;
-    exchange.cleaned = exchange.keys_to_clean = false;
-    exchange.cleaned_out_gradients = exchange.doubtful[0] = exchange.doubtful[1] = exchange.cleanings = 0;
-    exchange.cleaning_asked.init(consumer_threads);
-    exchange.cleaning_done.init(cleaning_threads);
+    exchange.cleaned = false;
+    for (bool& doubtful : exchange.keys_doubtful) doubtful = false;
+    exchange.cleaned_out_gradients = exchange.doubtful[0] = exchange.doubtful[1] = 0;
+    for (TransferBarrier& asked : exchange.cleaning_asked) asked.init(warpgroup_threads);
     exchange.met.init(consumer_threads);
     for (int buffer = 0; buffer < weight_buffers; ++buffer) {
       exchange.weights_full[buffer].init(warpgroup_threads);

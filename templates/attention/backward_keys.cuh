@@ -83,15 +83,16 @@ struct Exchange {
   BackwardItem items[item_slots];
   // Of the item that is worked on; see Cleaner.
   RowFlags<block_n> cleaned_keys;
-  bool cleaned;
-  bool keys_to_clean;
+  bool keys_doubtful[score_gradient_buffers];  // of a step, by its buffer of dS
   u32 cleaned_out_gradients;
-  int stage_to_clean;
-  u32 cleanings;  // parity of their number
-  TransferBarrier cleaning_asked, cleaning_done;
-  TransferBarrier met;  // where roles are split
-  u32 doubtful[2];
-  TransferBarrier weights_full[weight_buffers], weights_empty[weight_buffers];  // where roles are split
+  TransferBarrier cleaning_asked[consumer_warpgroups];
+  int to_be_cleaned[consumer_warpgroups];
+  int asking;       // of the two
+  u32 doubtful[2];  // a warpgroup's; where roles are split, of this meeting and the next
+  // Where roles are split.
+  TransferBarrier met;
+  bool cleaned;
+  TransferBarrier weights_full[weight_buffers], weights_empty[weight_buffers];
 };
 
 constexpr int value_offset = key_bytes;
@@ -353,6 +354,7 @@ __device__ __forceinline__ void hide(float (&values)[query_step / 2], const u32 
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int e = 0; e < elements_per_row; ++e) {
+      // flags() has set them. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
       if ((words[half] >> e & 1u) == 0) values[element_of(e / 2, half) + e % 2] = 0.f;
     }
   }
@@ -413,20 +415,59 @@ __device__ __forceinline__ void store_fragments(u32 shared, const u32 (&fragment
   }
 }
 
-/// Sets a flag in shared memory if a value is NaN or infinite: registers are dear.
-__device__ __forceinline__ void note_doubt(u32& flag, const float (&values)[query_step / 2]) {
-  float sum = 0.f;  // stays 0 as long as all are finite
+/// Whether one of a lane's values is NaN or infinite. In two chains: one is as long as the exponentials are, and
+/// registers are dear.
+__device__ __forceinline__ bool holds_non_finite(const float (&values)[query_step / 2]) {
+  constexpr int chains = query_step == 64 ? 2 : 1;
+  float sums[2] = {0.f, 0.f};  // stay 0 as long as all are finite
 #pragma unroll
-  for (int i = 0; i < query_step / 2; ++i) sum = values[i] * 0.f + sum;
-  if (!(sum == 0.f)) atomicOr(&flag, 1u);
+  for (int i = 0; i < query_step / 2; ++i) sums[i % chains] = values[i] * 0.f + sums[i % chains];
+  return !(sums[0] + sums[1] == 0.f);
 }
 
-constexpr int doubt_barrier = 1;
+/// Sets a flag in shared memory if one of a lane's values is NaN or infinite: there are no registers to remember it.
+__device__ __forceinline__ void note_doubt(u32& flag, const float (&values)[query_step / 2]) {
+  if (holds_non_finite(values)) atomicOr(&flag, 1u);
+}
+
+/// The same of dS, of which hidden elements are 0 already unless what they are made of is not finite: rare.
+__device__ __forceinline__ void hide_and_note_doubt(u32& flag, float (&gradients)[query_step / 2],
+                                                    const u32 (&words)[2]) {
+  if (!holds_non_finite(gradients)) return;
+  hide(gradients, words);
+  atomicOr(&flag, 1u);
+}
+
+// Named barriers.
+constexpr int consumer_barrier = 1;
 constexpr int warpgroup_barrier = 2;  // and the next: one for each warpgroup
+constexpr int cleaned_barrier = 4;    // likewise
+constexpr int cleaner_barrier = 6;
 constexpr int cleaning_threads = 64;
 // In place of a stage.
 constexpr int nothing_more_to_clean = -1;
-constexpr int keys_after_query_gradient = -2;
+constexpr int keys_to_clean = -2;
+
+/// found(chunk) is told of every 16 bytes of a tile in shared memory that hold NaN or infinity, which become 0 if
+/// `changes`. By the cleaning threads. Rare, so written for size.
+template <bool changes, int bytes, typename Found>
+__device__ __forceinline__ void find_non_finite(unsigned char* tile, const Found& found) {
+  EightElements* const chunks = reinterpret_cast<EightElements*>(tile);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % cleaning_threads; i < bytes / 16; i += cleaning_threads) {
+    EightElements elements = chunks[i];
+    u32 changed = 0;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      const u32 finite = finite_part<is_bf16>(elements.pairs[pair]);
+      changed |= finite ^ elements.pairs[pair];
+      elements.pairs[pair] = finite;
+    }
+    if (changed == 0) continue;
+    if (changes) chunks[i] = elements;
+    found(i);
+  }
+}
 
 /// Keeps NaN and infinity of hidden elements out of the products, where they would meet weights of 0 (0 * NaN is NaN).
 /// Rows that hold some show it in their raw scores, or in dP. In a tile that hides pairs and shows such rows, query, dO
@@ -435,64 +476,111 @@ constexpr int keys_after_query_gradient = -2;
 /// - of dO: delta is NaN; to dV they are added from global memory when the item is done (add_what_was_cleaned);
 /// - of key, an operand of dQ alone: cleaned for the item's later tiles too, so the key's pairs are set by rule from
 ///   then on (poison). dQ of the step before still has to be made of them as they are, so they are cleaned after it.
-/// Two warps that have nothing else to do clean what consumers ask for. Rare, so written for size.
+/// Two warps that have nothing else to do clean what a warpgroup asks for. Query and dO of a stage are cleaned when
+/// both warpgroups ask, as both use them: each decides by itself, but where one of them is not finite both will ask,
+/// for it makes every key's score or dP so. Keys show in their own warpgroup's scores alone.
 struct Cleaner {
   Exchange& exchange;
   unsigned char* shared;
 
-  /// found(chunk) is told of every 16 bytes that hold some; `changes`: which are cleaned.
-  template <bool changes, int bytes, typename Found>
-  __device__ __forceinline__ void clean(unsigned char* tile, const Found& found) const {
-    EightElements* const chunks = reinterpret_cast<EightElements*>(tile);
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) % cleaning_threads; i < bytes / 16; i += cleaning_threads) {
-      EightElements elements = chunks[i];
-      u32 changed = 0;
-#pragma unroll
-      for (int pair = 0; pair < 4; ++pair) {
-        const u32 finite = finite_part<is_bf16>(elements.pairs[pair]);
-        changed |= finite ^ elements.pairs[pair];
-        elements.pairs[pair] = finite;
+  __device__ __forceinline__ static void wait_for_all() { named_barrier_wait(cleaner_barrier, cleaning_threads); }
+  __device__ __forceinline__ static bool is_first() { return threadIdx.x % cleaning_threads == 0; }
+
+  /// found(chunk) of query and dO.
+  template <bool changes, typename Found, typename FoundGradient>
+  __device__ __forceinline__ void find_in_stage(long long stage, const Found& found,
+                                                const FoundGradient& found_gradient) const {
+    find_non_finite<changes, query_bytes>(shared + query_offset + stage * query_bytes, found);
+    find_non_finite<changes, out_gradient_bytes>(shared + out_gradient_offset + stage * out_gradient_bytes,
+                                                 found_gradient);
+  }
+
+  /// The warpgroup that asks next. `served`: a bit for each, the parity of the number of its requests so far.
+  __device__ __forceinline__ int await_request(u32 served) const {
+    if (is_first()) {
+      int warpgroup = 0;
+      while (!exchange.cleaning_asked[warpgroup].has_ended(served >> warpgroup & 1)) {
+        warpgroup ^= 1;
+        __nanosleep(200);
       }
-      if (changed == 0) continue;
-      if (changes) chunks[i] = elements;
-      found(i);
+      exchange.asking = warpgroup;
+    }
+    wait_for_all();
+    const int warpgroup = exchange.asking;
+    wait_for_all();
+    exchange.cleaning_asked[warpgroup].wait(served >> warpgroup & 1);  // sees what was written before
+    return warpgroup;
+  }
+
+  __device__ __forceinline__ bool needs_both(int what) const {
+    if (split_roles || what == keys_to_clean) return true;
+    bool found = false;
+    const auto note = [&](int) { found = true; };
+    find_in_stage<false>(what, note, note);
+    return named_barrier_any(cleaner_barrier, cleaning_threads, found);
+  }
+
+  __device__ __forceinline__ void clean(int what, bool both) const {
+    if (what == keys_to_clean) {
+      find_non_finite<true, key_bytes>(shared, [](int) {});
+      return;
+    }
+    if (both) find_in_stage<true>(what, [](int) {}, [&](int) { atomicOr(&exchange.cleaned_out_gradients, 1); });
+    if constexpr (!two_passes) {
+      find_non_finite<false, key_bytes>(
+          shared, [&](int chunk) { exchange.cleaned_keys.set(chunk * 16 / panel_row_bytes % block_n); });
+    }
+    if (split_roles && is_first()) {
+      exchange.cleaned = true;
+      exchange.doubtful[0] = exchange.doubtful[1] = 0;
     }
   }
+
   __device__ __forceinline__ void run() const {
-    for (u32 parity = 0;; parity ^= 1) {
-      exchange.cleaning_asked.wait(parity);
-      const long long stage = exchange.stage_to_clean;
-      if (stage == nothing_more_to_clean) return;
-      if (stage == keys_after_query_gradient) {
-        clean<true, key_bytes>(shared, [](int) {});
-        if (threadIdx.x % cleaning_threads == 0) exchange.keys_to_clean = false;
-      } else {
-        clean<true, query_bytes>(shared + query_offset + stage * query_bytes, [](int) {});
-        clean<true, out_gradient_bytes>(shared + out_gradient_offset + stage * out_gradient_bytes,
-                                        [&](int) { atomicOr(&exchange.cleaned_out_gradients, 1); });
-        if constexpr (!two_passes) {
-          clean<false, key_bytes>(
-              shared, [&](int chunk) { exchange.cleaned_keys.set(chunk * 16 / panel_row_bytes % block_n); });
-        }
-        if (threadIdx.x % cleaning_threads == 0) {
-          exchange.cleaned = exchange.keys_to_clean = true;
-          exchange.doubtful[0] = exchange.doubtful[1] = 0;
-        }
+    u32 served = 0;
+    int waits_for[consumer_warpgroups] = {nothing_more_to_clean, nothing_more_to_clean};
+    int done = 0;
+    while (done < consumer_warpgroups) {
+      const int warpgroup = await_request(served);
+      const int other = 1 - warpgroup;
+      const int what = exchange.to_be_cleaned[warpgroup];
+      served ^= 1u << warpgroup;
+      if (what == nothing_more_to_clean) {
+        ++done;
+        continue;
       }
+      // A warpgroup may ask for a stage while the other waits for its keys: it will ask for those next.
+      const bool both = needs_both(what);
+      if (both && (warpgroup == 0 ? waits_for[1] : waits_for[0]) != what) {
+        (warpgroup == 0 ? waits_for[0] : waits_for[1]) = what;
+        continue;
+      }
+      clean(what, both);
       products_see_stores();
-      exchange.cleaning_done.arrive();
+      named_barrier_arrive(cleaned_barrier + warpgroup, cleaning_threads + warpgroup_threads);
+      if (both) {
+        named_barrier_arrive(cleaned_barrier + other, cleaning_threads + warpgroup_threads);
+        waits_for[0] = waits_for[1] = nothing_more_to_clean;
+      }
     }
   }
 };
 
-/// One of all consumer threads.
-__device__ __forceinline__ bool speaks() { return threadIdx.x == warpgroup_threads; }
+/// By all threads of a warpgroup, which does not wait.
+__device__ __forceinline__ void ask_for_cleaning(Exchange& exchange, int warpgroup, int what) {
+  if (Consumer::thread() % warpgroup_threads == 0) exchange.to_be_cleaned[warpgroup] = what;
+  exchange.cleaning_asked[warpgroup].arrive();
+}
 
-/// By all consumer threads: the Cleaner may write what any of them has read.
-__device__ __forceinline__ void ask_for_cleaning(Exchange& exchange, int stage) {
-  if (speaks()) exchange.stage_to_clean = stage;
-  exchange.cleaning_asked.arrive();
+/// By all threads of a warpgroup: returns when it is done. Barriers by constant number: with one from a register ptxas
+/// finds no registers for a score.
+__device__ __forceinline__ void have_cleaned(Exchange& exchange, int warpgroup, int what) {
+  ask_for_cleaning(exchange, warpgroup, what);
+  if (warpgroup == 0) {
+    named_barrier_wait(cleaned_barrier, cleaning_threads + warpgroup_threads);
+  } else {
+    named_barrier_wait(cleaned_barrier + 1, cleaning_threads + warpgroup_threads);
+  }
 }
 
 /// Weights or dS of visible pairs of cleaned keys. A score of such a key is NaN or infinite. If the row's LSE is
@@ -513,6 +601,7 @@ __device__ __forceinline__ void poison(const Exchange& exchange, int stage, cons
       const float lse = first_lse[i / 2 * 8 + e];
       const float delta = first_lse[num_stages * query_step + i / 2 * 8 + e];
       const bool has_weights = lse != -minus_infinity() || delta != delta;
+      // flags() has set them. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
       if (!has_weights || (cleaned[i % 2] >> (i / 2 * 2 + e) & 1u) == 0) continue;
       const int shift = 16 * e;
       const u32 bits = of_weights && lse * 0.f == 0.f ? 0 : not_a_number_bits;
@@ -612,11 +701,13 @@ struct Operands {
 /// Parity of the phase in which `step` fills its buffer of dS, and in which it is given back.
 __device__ __forceinline__ u32 score_gradient_parity(u32 step) { return step / score_gradient_buffers % 2; }
 
-/// Puts a warpgroup's rows of dS^T of a step where its own dK, and dQ of both warpgroups, read them.
+/// Puts a warpgroup's rows of dS^T of a step where its own dK, and dQ of both warpgroups, read them. `doubtful`: its
+/// keys may have to be cleaned before they become operands of dQ.
 __device__ __forceinline__ void hand_over(Exchange& exchange, const Operands& at, u32 step,
-                                          const u32 (&gradients)[query_step / 4]) {
+                                          const u32 (&gradients)[query_step / 4], bool doubtful) {
   const u32 buffer = step % score_gradient_buffers;
   exchange.score_gradients_empty[buffer].wait(score_gradient_parity(step) ^ 1);
+  if (doubtful) exchange.keys_doubtful[buffer] = true;
   store_fragments(at.score_gradients(step), gradients);
   products_see_stores();
   exchange.score_gradients_full[buffer].arrive();
@@ -690,16 +781,16 @@ __device__ __forceinline__ Step await_step(Exchange& exchange, u32 step, bool fi
 }
 
 /// Scores of a step become weights and dP becomes dS, when the products that make dP are done. `lse` and `delta` point
-/// at the lane's first column.
-__device__ __forceinline__ void make_gradients(Exchange& exchange, const Consumer& c, const Step& step, bool masked,
+/// at the lane's first column. Of a masked step `doubtful` is set if something of the lane's is not finite.
+__device__ __forceinline__ void make_gradients(u32& doubtful, const Consumer& c, const Step& step, bool masked,
                                                const float* lse, const float* delta, float exponent,
                                                const u32 (&words)[2], float (&scores)[query_step / 2],
                                                float (&gradients)[query_step / 2]) {
-  if (has_plan && masked) note_doubt(exchange.doubtful[0], scores);
+  if (has_plan && masked) note_doubt(doubtful, scores);
   if constexpr (has_score) {
     wait_for_products<0>();
     pin(gradients);
-    if (has_plan && masked) note_doubt(exchange.doubtful[0], gradients);
+    if (has_plan && masked) note_doubt(doubtful, gradients);
     weigh_and_differentiate(c, step, scores, gradients, lse, delta);
     if (masked) {
       hide(scores, words);
@@ -710,19 +801,9 @@ __device__ __forceinline__ void make_gradients(Exchange& exchange, const Consume
     if (masked) hide(scores, words);
     wait_for_products<0>();
     pin(gradients);
-    if (has_plan && masked) note_doubt(exchange.doubtful[0], gradients);
     differentiate(gradients, scores, delta);
-    if (masked) hide(gradients, words);
+    if (masked) hide_and_note_doubt(doubtful, gradients, words);
   }
-}
-
-/// By all consumer threads: returns when `stage` is cleaned.
-__device__ __forceinline__ void have_cleaned(Exchange& exchange, int stage) {
-  ask_for_cleaning(exchange, stage);
-  exchange.cleaning_done.wait(exchange.cleanings);
-  named_barrier_wait(doubt_barrier, consumer_threads);  // all have read it
-  if (speaks()) exchange.cleanings ^= 1;
-  named_barrier_wait(doubt_barrier, consumer_threads);  // it is what the next cleaning will end
 }
 
 /// `cleaned`: whether tiles of the item have been cleaned.
@@ -734,35 +815,55 @@ __device__ __forceinline__ void poison_if_cleaned(const Exchange& exchange, u32 
   poison<of_weights>(exchange, static_cast<int>(stage), words, fragments);
 }
 
-/// If this step's tile may hold NaN or infinity that must not meet weights of 0, has it cleaned.
-__device__ __forceinline__ void clean_if_doubtful(Exchange& exchange, u32 stage) {
-  // A thread sees what it has noted itself, and what others have, maybe: they answer for themselves.
-  const bool doubt = exchange.doubtful[0] != 0;
-  if (!named_barrier_any(doubt_barrier, consumer_threads, doubt)) return;
-  have_cleaned(exchange, static_cast<int>(stage));
+/// By a warpgroup: whether `value` is true in one of its threads. By constant number, as in have_cleaned().
+__device__ __forceinline__ bool any_of_warpgroup(int warpgroup, bool value) {
+  if (warpgroup == 0) return named_barrier_any(warpgroup_barrier, warpgroup_threads, value);
+  return named_barrier_any(warpgroup_barrier + 1, warpgroup_threads, value);
 }
 
-/// Keeps hidden NaN and infinity of a step's tile out of its products. `cleaned` is as exchange.cleaned, which only a
-/// masked step sets: so it is not read in every step.
-__device__ __forceinline__ void keep_hidden_out(Exchange& exchange, u32 stage, bool masked, bool& cleaned,
-                                                u32 (&words)[2], u32 (&weights)[query_step / 4],
+/// By a warpgroup, behind the products of a masked step: has what is not finite cleaned if one of its threads doubts.
+/// True if tiles of the item are to be taken as cleaned.
+__device__ __forceinline__ bool clean_if_doubtful(Exchange& exchange, int warpgroup, u32 step) {
+  // A thread sees what it has noted itself, and what others have, maybe: they answer for themselves.
+  if (!any_of_warpgroup(warpgroup, exchange.doubtful[warpgroup] != 0)) return false;
+  exchange.doubtful[warpgroup] = 0;
+  have_cleaned(exchange, warpgroup, static_cast<int>(step % num_stages));
+  return true;
+}
+
+/// Before a warpgroup's share of dQ of `step`, a masked one, and behind that of the step before: has keys cleaned if
+/// the step's dS came with a doubt. Both warpgroups have waited for it, and find the same. True if it was so.
+__device__ __forceinline__ bool clean_keys_if_doubtful(Exchange& exchange, int warpgroup, u32 step) {
+  bool& doubtful = exchange.keys_doubtful[step % score_gradient_buffers];
+  if (!doubtful) return false;
+  have_cleaned(exchange, warpgroup, keys_to_clean);
+  doubtful = false;  // both have read it
+  return true;
+}
+
+/// Keeps hidden NaN and infinity of a step's tile out of its products. `cleaned`: whether tiles of the item have been.
+__device__ __forceinline__ void keep_hidden_out(Exchange& exchange, int warpgroup, u32 step, u32 stage, bool masked,
+                                                bool& cleaned, u32 (&words)[2], u32 (&weights)[query_step / 4],
                                                 u32 (&gradients)[query_step / 4]) {
-  if (!has_plan) return;
-  if (masked) {
-    clean_if_doubtful(exchange, stage);
-    cleaned = exchange.cleaned;
-  }
+  if (has_plan && masked && clean_if_doubtful(exchange, warpgroup, step)) cleaned = true;
   if (two_passes) return;
   poison_if_cleaned<true>(exchange, stage, cleaned, masked, words, weights);
   poison_if_cleaned<false>(exchange, stage, cleaned, masked, words, gradients);
 }
 
-/// After a warpgroup's share of dQ of `step`, the one before a step that was cleaned: has its keys cleaned as well,
-/// when the other share is made.
-__device__ __forceinline__ void clean_keys_if_doubtful(Exchange& exchange, u32 step) {
-  if (!exchange.keys_to_clean) return;
-  exchange.score_gradients_empty[step % score_gradient_buffers].wait(score_gradient_parity(step));
-  have_cleaned(exchange, keys_after_query_gradient);
+/// Starts a warpgroup's share of dQ of a step, when all of its dS is there and its keys are clean.
+__device__ __forceinline__ void await_and_ask_for_query_gradient(Exchange& exchange, const Operands& at, u32 step,
+                                                                 const StepPlaces& places, bool masked, bool& cleaned,
+                                                                 float (&query_gradient)[query_gradient_floats]) {
+  await_score_gradients(exchange, step);
+  if (has_plan && masked && clean_keys_if_doubtful(exchange, at.warpgroup, step)) cleaned = true;
+  ask_for_query_gradient(at, places, 0, query_gradient);
+}
+
+template <int count>
+__device__ __forceinline__ void start_at_zero(float (&sums)[count]) {
+#pragma unroll
+  for (float& sum : sums) sum = 0.f;
 }
 
 /// Writes a warp's 16 rows of dK or dV of an item.
@@ -780,11 +881,10 @@ __device__ __forceinline__ void store_gradient(const Consumer& c, const Backward
 
 /// At the end of an item of which tiles were cleaned.
 __device__ __forceinline__ void forget_cleaning(Exchange& exchange) {
-  named_barrier_wait(doubt_barrier, consumer_threads);
+  named_barrier_wait(consumer_barrier, consumer_threads);
   exchange.cleaned_keys.words[threadIdx.x % (block_n / 32)] = 0;
-  exchange.cleaned = false;
   exchange.cleaned_out_gradients = 0;
-  named_barrier_wait(doubt_barrier, consumer_threads);
+  named_barrier_wait(consumer_barrier, consumer_threads);
 }
 
 }  // namespace flashspan_device

@@ -90,29 +90,20 @@ __device__ __forceinline__ void meet(Exchange& exchange, u32& meetings) {
   exchange.met.wait_awake(meetings++ % 2);
 }
 
-/// As have_cleaned.
-__device__ __forceinline__ void have_cleaned_together(Exchange& exchange, int stage, u32& meetings) {
-  ask_for_cleaning(exchange, stage);
-  exchange.cleaning_done.wait_awake(exchange.cleanings);
-  meet(exchange, meetings);  // all have read it
-  if (speaks()) exchange.cleanings ^= 1;
-  meet(exchange, meetings);  // it is what the next cleaning will end
-}
-
 /// As clean_if_doubtful; true if it was. Who is ahead may have noted the doubts of the next time already, which have a
 /// flag of their own.
-__device__ __forceinline__ bool clean_what_either_doubts(Exchange& exchange, u32 stage, u32& meetings) {
+__device__ __forceinline__ bool clean_what_either_doubts(Exchange& exchange, int role, u32 stage, u32& meetings) {
   const u32 flag = meetings % 2;
   meet(exchange, meetings);
   if (exchange.doubtful[flag] == 0) return false;
-  have_cleaned_together(exchange, static_cast<int>(stage), meetings);
+  have_cleaned(exchange, role, static_cast<int>(stage));
   return true;
 }
 
 /// As forget_cleaning.
 __device__ __forceinline__ void forget_together(Exchange& exchange, u32& meetings) {
   meet(exchange, meetings);
-  if (speaks()) {
+  if (threadIdx.x == warpgroup_threads) {
     for (u32& word : exchange.cleaned_keys.words) word = 0;
     exchange.cleaned = false;
     exchange.cleaned_out_gradients = 0;
@@ -178,8 +169,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
     if (steps == no_more_items) break;
     const Consumer c = {p, mask, score, item.b, item.key_tile * block_n};
     float value_gradient[padded_v / 2];
-#pragma unroll
-    for (int i = 0; i < padded_v / 2; ++i) value_gradient[i] = 0.f;
+    start_at_zero(value_gradient);
     exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
       float* sums = nullptr;  // of the step before
@@ -210,7 +200,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
           weights.put(exchange, step_number, scores);
         }
         pack_fragments(fragments, scores);
-        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
+        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, role, stage, meetings);
         if constexpr (!two_passes) poison_if_cleaned<true>(exchange, stage, exchange.cleaned, masked, words, fragments);
         exchange.query_empty[stage].arrive();
         pin(value_gradient);
@@ -233,7 +223,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
         if constexpr (!two_passes) {
           query_gradient.template add</*later=*/0>(sums, i > 0);
           if (i > 0) give_back_score_gradients(exchange, step_number - 1);
-          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
+          if (cleaned) have_cleaned(exchange, role, keys_to_clean);
           sums = first_query_gradient_sums(p, c.b, this_step, role);
         }
         ++step_number;
@@ -257,7 +247,7 @@ __device__ __forceinline__ void make_value_gradients(const AttentionParameters& 
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
-  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
+  if (has_plan) ask_for_cleaning(exchange, role, nothing_more_to_clean);
 }
 
 /// The second warpgroup.
@@ -278,8 +268,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     if (steps == no_more_items) break;
     const Consumer c = {p, mask, score, item.b, item.key_tile * block_n};
     float key_gradient[padded_qk / 2];
-#pragma unroll
-    for (int i = 0; i < padded_qk / 2; ++i) key_gradient[i] = 0.f;
+    start_at_zero(key_gradient);
     exchange.keys_full.wait_awake(item_number % 2);
     if (steps > 0) {
       Step step = await_step_and_out_gradient(exchange, step_number, first_lane);
@@ -298,16 +287,15 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
         close_product_group();
         wait_for_products<0>();
         pin(gradients);
-        if (has_plan && masked) note_doubt(exchange.doubtful[meetings % 2], gradients);
         weights.differentiate(exchange, step_number, gradients, exchange.delta[stage] + Consumer::column());
-        if (masked) hide(gradients, words);
+        if (masked) hide_and_note_doubt(exchange.doubtful[meetings % 2], gradients, words);
         pack_fragments(fragments, gradients);
-        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, stage, meetings);
+        const bool cleaned = has_plan && masked && clean_what_either_doubts(exchange, role, stage, meetings);
         if constexpr (!two_passes) {
           poison_if_cleaned<false>(exchange, stage, exchange.cleaned, masked, words, fragments);
-          hand_over(exchange, at, step_number, fragments);
+          hand_over(exchange, at, step_number, fragments, false);
           // When the first warpgroup has made its dQ of the step before of keys as they are.
-          if (cleaned) have_cleaned_together(exchange, keys_after_query_gradient, meetings);
+          if (cleaned) have_cleaned(exchange, role, keys_to_clean);
         }
         exchange.out_gradient_empty[stage].arrive();
         if constexpr (!two_passes) {
@@ -332,7 +320,7 @@ __device__ __forceinline__ void make_key_gradients(const AttentionParameters& p,
     exchange.item_empty[slot].arrive();
     ++item_number;
   }
-  if (has_plan) ask_for_cleaning(exchange, nothing_more_to_clean);
+  if (has_plan) ask_for_cleaning(exchange, role, nothing_more_to_clean);
 }
 
 }  // namespace flashspan_device

@@ -37,7 +37,21 @@ struct TransferBarrier {
         "r"(parity), "r"(10000000)
         : "memory");
   }
-  /// The same without the hint, which takes a register: for short waits of threads that have none left.
+  /// Whether wait() would return at once.
+  __device__ __forceinline__ bool has_ended(u32 parity) const {
+    u32 ended;
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(ended)
+        : "r"(shared_address(this)), "r"(parity)
+        : "memory");
+    return ended != 0;
+  }
+  /// As wait() without the hint, which takes a register: for short waits of threads that have none left.
   __device__ __forceinline__ void wait_awake(u32 parity) {
     asm volatile(
         "{\n"

@@ -218,6 +218,24 @@ TEST_P(CudaCapture, AKernelMadeByAnotherThreadDuringACaptureDoesNotBreakIt) {
   EXPECT_TRUE(same_bits(placed.read(), expected));
 }
 
+TEST_P(CudaCapture, MemoryThatAnotherThreadTakesUsesAndGivesBackDuringACaptureDoesNotBreakIt) {
+  SideStream side(device().index);
+  const Buffer witness = expect_value(Buffer::allocate(device(), 1));
+  expect_cuda(side.driver.begin_capture(side.handle(), capture_mode_global));
+  expect_cuda(side.driver.memset_async(address_of(witness.data()), 11, 1, side.handle()));
+  std::array<unsigned char, 2> got{};
+  std::thread([&] {
+    const std::array<unsigned char, 2> given{3, 4};
+    Buffer elsewhere = expect_value(Buffer::allocate(device(), 2));
+    expect_value(elsewhere.copy_from_host(given.data(), 2));
+    expect_value(elsewhere.copy_to_host(got.data(), 2));
+  }).join();
+  EXPECT_EQ(got, (std::array<unsigned char, 2>{3, 4}));
+  run_captured(side);
+  expect_value(witness.copy_to_host(got.data(), 1));
+  EXPECT_EQ(got[0], 11);
+}
+
 // Layers in one graph: the first plans and the others reuse, in every replay, by the mask's values of that moment.
 TEST_P(CudaCapture, CapturedCallsThatShareAPlanFollowTheMasksValuesInEveryReplay) {
   SideStream side(device().index);

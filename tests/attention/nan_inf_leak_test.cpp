@@ -59,7 +59,7 @@ TEST_P(NanInfLeak, ACacheBeyondItsUsedLengthDoesNotShow) {
 TEST_P(NanInfLeak, KeysOutsideTheWindowsOfATileOfRowsDoNotShow) {
   // Rows 128 .. 191 see keys 118 .. 191 only; earlier and later rows see nothing.
   const Mask mask = expect_value(Mask::parse("(q >= k) & (q - k <= 10) & (q >= 128) & (q < 192)"));
-  for (const Index head_dim : {64, 192, 256}) {
+  for (const Index head_dim : {64, 128, 192, 256}) {
     SCOPED_TRACE(head_dim);
     expect_no_leak({.shape = shape_of(1, 2, 2, 300, 300, head_dim), .mask = mask},
                    [](Index, Index s) { return s < 118 || s >= 192; });
@@ -116,7 +116,7 @@ TEST_P(NanInfLeak, AVisibleNanKeyMakesExactlyTheRowsThatSeeItNan) {
 
 // F041: rows 90 to 110 see the key; they see keys 70 to 110.
 TEST_P(NanInfLeak, AVisibleNanKeyReachesTheGradientsOfTheRowsThatSeeItAndOfTheirKeysOnly) {
-  for (const Index head_dim : {64, 192, 256}) {
+  for (const Index head_dim : {64, 128, 192, 256}) {
     SCOPED_TRACE(head_dim);
     Scenario scenario{.shape = shape_of(1, 1, 1, 200, 200, head_dim), .mask = expect_value(Mask::window(20, 0))};
     Inputs inputs = random_inputs(scenario.shape);

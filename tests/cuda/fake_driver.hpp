@@ -22,6 +22,7 @@ class FakeDriver {
   struct Call {
     std::string name;
     CUcontext context = nullptr;  ///< current when it was made
+    int capture_mode = 0;         ///< of the calling thread
   };
   struct Launch {
     std::string kernel;
@@ -99,7 +100,7 @@ class FakeDriver {
  private:
   /// Records a call; the failure that was asked for, or success.
   static CUresult record(const char* name) {
-    current_->calls.push_back({name, current_->current_context()});
+    current_->calls.push_back({name, current_->current_context(), current_->capture_mode});
     const auto failure = current_->failures.find(name);
     return failure == current_->failures.end() ? cuda_success : failure->second;
   }
