@@ -339,6 +339,15 @@ class Lookup:
         found = Lookup(self.trace, self.tensor, new)
         return found.value() if len(new) == rank else found
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the axes that have no index yet. The mask is traced anew for tensors of other sizes."""
+        return tuple(self.trace.size_of(self.tensor, axis) for axis in range(len(self.indices), len(self.tensor.shape)))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.tensor.shape) - len(self.indices)
+
     def value(self) -> Traced:
         """Error unless all axes but the last, or all, have an index."""
         rank, name = len(self.tensor.shape), self.trace.name_of(self.tensor)
@@ -379,9 +388,17 @@ Lookup.__hash__ = object.__hash__  # type: ignore[method-assign]
 Lookup.__torch_function__ = Traced.__torch_function__  # type: ignore[attr-defined]
 
 
-def where(condition: Any, chosen: Any, otherwise: Any) -> Traced:
-    """`chosen` where `condition` is true, else `otherwise`: the choice for traced callables, which cannot use ``if``."""
-    trace = next(value.trace for value in (condition, chosen, otherwise) if isinstance(value, (Traced, Lookup)))
+def _trace_among(*values: Any) -> Any:
+    """That of the first traced one; None if all are known when the mask is made."""
+    return next((value.trace for value in values if isinstance(value, (Traced, Lookup))), None)
+
+
+def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
+    """`chosen` where `condition` is true, else `otherwise`: the choice for traced callables, which cannot use ``if``. Of values that
+    are known when the mask is made, none of them traced, the one it is."""
+    trace = _trace_among(condition, chosen, otherwise)
+    if trace is None:
+        return chosen if condition else otherwise
     condition, chosen, otherwise = (Traced.of(trace, value) for value in (condition, chosen, otherwise))
     if not chosen.kind == otherwise.kind == "bool":
         chosen, otherwise = chosen.as_number(), otherwise.as_number()
@@ -389,14 +406,16 @@ def where(condition: Any, chosen: Any, otherwise: Any) -> Traced:
     return _call("where", kind, condition.as_bool(), chosen, otherwise)
 
 
-def minimum(left: Any, right: Any) -> Traced:
-    """The smaller of `left` and `right`, at least one of them traced."""
-    return (left if isinstance(left, (Traced, Lookup)) else Traced.of(right.trace, left)).minimum(right)
+def minimum(left: Any, right: Any) -> Any:
+    """The smaller of `left` and `right`, traced or known when the mask is made."""
+    trace = _trace_among(left, right)
+    return min(left, right) if trace is None else Traced.of(trace, left).minimum(right)
 
 
-def maximum(left: Any, right: Any) -> Traced:
-    """The larger of `left` and `right`, at least one of them traced."""
-    return (left if isinstance(left, (Traced, Lookup)) else Traced.of(right.trace, left)).maximum(right)
+def maximum(left: Any, right: Any) -> Any:
+    """The larger of `left` and `right`, traced or known when the mask is made."""
+    trace = _trace_among(left, right)
+    return max(left, right) if trace is None else Traced.of(trace, left).maximum(right)
 
 
 def _single_element(trace: Any, tensor: Any) -> Traced:

@@ -132,6 +132,18 @@ class TestData:
         assert torch.equal(visible(mask), wanted(lambda q, k: (q // 7 == k // 7) & (q % 2 == 1)))
         assert flashspan.lookup(doc, 8) == 1
 
+    def test_arrays_by_keyword_have_the_shape_of_the_axes_without_an_index(self):
+        table = numpy.arange(2 * S).reshape(2, S) // 7
+        mask = Mask(lambda b, h, q, k, table: (table[1][q] == table[1, k]) & (q < table.shape[1] - table[0].shape[0] + 9)
+                    & (table.ndim == 2) & (k >= table[1].ndim), table=table)
+        assert torch.equal(visible(mask), wanted(lambda q, k: ((q + S) // 7 == (k + S) // 7) & (q < 9) & (k >= 1)))
+
+    @pytest.mark.parametrize("causal, width", [(True, 3), (False, 9)])
+    def test_what_is_known_when_the_mask_is_made_is_chosen_then(self, causal, width):
+        mask = Mask(lambda b, h, q, k: (abs(q - k) < flashspan.where(causal, flashspan.minimum(width, 5), flashspan.maximum(width, 2)))
+                    & flashspan.where(causal, q >= k, True))
+        assert torch.equal(visible(mask), wanted(lambda q, k: (abs(q - k) < width) & ((q >= k) | (not causal))))
+
     def test_numbers_by_keyword_are_values_of_the_call(self):
         mask = Mask(lambda b, h, q, k, width: q - k < width, width=5)
         both = Mask(lambda b, h, q, k, DOC: DOC[q] < width_named(k), DOC=3 * DOC)

@@ -322,9 +322,7 @@ Result<BuiltKernel> KernelProvider::build_one(const kernel::KernelSpec& spec, co
     if (any_compiler_serves) return std::nullopt;  // was counted, and asked for, before
     metrics().misses.add();
     if (cache_->is_discarded(recipe.key)) return std::nullopt;  // it would be the same again
-    auto remote = fetch({spec, recipe.key, OwnedText(text)});
-    if (!remote) return std::nullopt;
-    return std::move(remote->entry);
+    return fetch({spec, recipe.key, OwnedText(text)});
   };
   const auto builder = [&]() -> Result<cache::Entry> {
     auto entry = compile(spec, recipe);
@@ -359,7 +357,7 @@ bool KernelProvider::is_named_rightly(const Recipe& recipe) const {
   return !compiler || *compiler == recipe.compiler;
 }
 
-std::optional<RemoteEntry> KernelProvider::fetch(const RemoteRequest& request) {
+std::optional<cache::Entry> KernelProvider::fetch(const RemoteRequest& request) {
   if (options_.service == nullptr) return std::nullopt;
   auto entry = options_.service->fetch(request);
   (entry ? metrics().service_answers : metrics().service_failures).add();
@@ -371,14 +369,16 @@ std::optional<cache::KernelCache::Found> KernelProvider::fetch_by_alias(const ke
                                                                         const cache::KernelKey& alias,
                                                                         cache::KernelKey& key) {
   metrics().misses.add();
+  if (cache_->is_discarded(alias)) return std::nullopt;  // it would be the same again
   auto remote = fetch({spec, alias, OwnedText(text), /*by_alias=*/true});
-  if (!remote || cache_->is_discarded(remote->key)) return std::nullopt;
+  if (!remote) return std::nullopt;
   const auto not_needed = []() -> Result<cache::Entry> {
     return Error{ErrorCode::compile_failed, "kernel", "none", "the one that was fetched", ""};
   };
-  auto kept = cache_->get(remote->key, not_needed, [&] { return std::optional(std::move(remote->entry)); });
+  // Kept by the alias, by which it is looked for when the service is gone: the other key nobody here can tell.
+  auto kept = cache_->get(alias, not_needed, [&] { return std::move(remote); });
   if (!kept) return std::nullopt;
-  key = remote->key;
+  key = alias;
   return *std::move(kept);
 }
 
@@ -392,7 +392,8 @@ void KernelProvider::prefetch(const std::vector<WantedKernel>& kernels) {
     const bool by_alias = options_.accept_other_compilers && recipe.alias;
     if (!compiles && !by_alias) continue;
     if (compiles && cache_->find(recipe.key)) continue;
-    if (by_alias && cache_->find_alias(*recipe.alias)) continue;
+    cache::KernelKey other;
+    if (by_alias && find_alias(*recipe.alias, other)) continue;
     requests.push_back({*wanted.spec, by_alias ? *recipe.alias : recipe.key, OwnedText(wanted.text), by_alias});
   }
   if (!requests.empty()) options_.service->prefetch(requests);
@@ -400,6 +401,10 @@ void KernelProvider::prefetch(const std::vector<WantedKernel>& kernels) {
 
 std::optional<cache::KernelCache::Found> KernelProvider::find_alias(const cache::KernelKey& alias,
                                                                     cache::KernelKey& key) {
+  if (auto fetched = cache_->find(alias)) {
+    key = alias;
+    return fetched;
+  }
   auto other = cache_->find_alias(alias);
   if (!other) return std::nullopt;
   key = other->first;

@@ -157,15 +157,15 @@ class KernelProvider {
   /// Whether the back end's compiler is still the one that the recipe's key is made of.
   [[nodiscard]] bool is_named_rightly(const Recipe& recipe) const;
   [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
-  /// An entry of a bundle by its alias. `key` becomes that entry's.
+  /// An entry of any compiler: one that was fetched and kept by the alias, or one of a bundle. `key` becomes that entry's.
   [[nodiscard]] std::optional<cache::KernelCache::Found> find_alias(const cache::KernelKey& alias,
                                                                     cache::KernelKey& key);
   /// What is known of a binary that was found. Error: kernel_spills, for a note that there is none.
   [[nodiscard]] Result<BuiltKernel> finish(BuiltKernel built, const cache::KernelCache::Found& found) const;
   [[nodiscard]] Result<std::shared_ptr<backend::LoadedKernel>> load(const BuiltKernel& built);
   /// The entry from the service, if there is one and it serves.
-  [[nodiscard]] std::optional<RemoteEntry> fetch(const RemoteRequest& request);
-  /// The same for an entry of any compiler, which is then kept. `key` becomes that entry's.
+  [[nodiscard]] std::optional<cache::Entry> fetch(const RemoteRequest& request);
+  /// The same for an entry of any compiler, which is then kept by the alias. `key` becomes that.
   [[nodiscard]] std::optional<cache::KernelCache::Found> fetch_by_alias(const kernel::KernelSpec& spec,
                                                                         const UserText& text,
                                                                         const cache::KernelKey& alias,

@@ -20,11 +20,6 @@ struct RemoteRequest {
   bool by_alias = false;
 };
 
-struct RemoteEntry {
-  cache::KernelKey key;  ///< of the request, unless that was by alias
-  cache::Entry entry;
-};
-
 /// Thread-safe. No failure is an error: whoever asks compiles for itself then, and the log has said why.
 class RemoteCompiler {
  public:
@@ -34,7 +29,7 @@ class RemoteCompiler {
   virtual ~RemoteCompiler() = default;
 
   /// The entry, checked. Waits for a compile.
-  [[nodiscard]] virtual std::optional<RemoteEntry> fetch(const RemoteRequest& request) = 0;
+  [[nodiscard]] virtual std::optional<cache::Entry> fetch(const RemoteRequest& request) = 0;
   /// Has kernels compiled that fetch() will be called for. Waits for none of them.
   virtual void prefetch(const std::vector<RemoteRequest>& requests) = 0;
 };

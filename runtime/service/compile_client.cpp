@@ -22,9 +22,8 @@ std::string line_of(const network::HttpAnswer& answer) {
 }
 
 /// The entry of an answer, if it is one of the request.
-std::optional<attention::RemoteEntry> entry_in(const network::HttpAnswer& answer,
-                                               const attention::RemoteRequest& request, const cache::Signer& signer,
-                                               std::string& why) {
+std::optional<cache::Entry> entry_in(const network::HttpAnswer& answer, const attention::RemoteRequest& request,
+                                     const cache::Signer& signer, std::string& why) {
   const auto bytes = std::as_bytes(std::span(answer.body));
   const auto key = request.by_alias ? cache::stored_key(bytes) : request.key;
   auto entry = cache::decode_signed(key.value_or(request.key), bytes, signer, &why);
@@ -36,12 +35,12 @@ std::optional<attention::RemoteEntry> entry_in(const network::HttpAnswer& answer
       return std::nullopt;
     }
   }
-  return attention::RemoteEntry{*key, *std::move(entry)};
+  return entry;
 }
 
 }  // namespace
 
-std::optional<attention::RemoteEntry> CompileClient::fetch(const attention::RemoteRequest& request) {
+std::optional<cache::Entry> CompileClient::fetch(const attention::RemoteRequest& request) {
   if (is_paused()) return std::nullopt;
   const auto answer = http_->send({"POST", compile_path, to_text(CompileRequest{request, options_.time_out_seconds})},
                                   options_.time_out_seconds + margin_seconds);

@@ -27,7 +27,7 @@ class CompileClient final : public attention::RemoteCompiler {
   CompileClient(std::unique_ptr<network::HttpClient> http, ClientOptions options)
       : http_(std::move(http)), options_(std::move(options)) {}
 
-  [[nodiscard]] std::optional<attention::RemoteEntry> fetch(const attention::RemoteRequest& request) override;
+  [[nodiscard]] std::optional<cache::Entry> fetch(const attention::RemoteRequest& request) override;
   void prefetch(const std::vector<attention::RemoteRequest>& requests) override;
 
  private:
