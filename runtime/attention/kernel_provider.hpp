@@ -157,7 +157,8 @@ class KernelProvider {
   /// Whether the back end's compiler is still the one that the recipe's key is made of.
   [[nodiscard]] bool is_named_rightly(const Recipe& recipe) const;
   [[nodiscard]] Result<BuiltKernel> build_one(const kernel::KernelSpec& spec, const UserText& text, MissPolicy on_miss);
-  /// An entry of any compiler: one that was fetched and kept by the alias, or one of a bundle. `key` becomes that entry's.
+  /// An entry of any compiler: one that was fetched and kept by the alias, or one of a bundle. `key` becomes that
+  /// entry's.
   [[nodiscard]] std::optional<cache::KernelCache::Found> find_alias(const cache::KernelKey& alias,
                                                                     cache::KernelKey& key);
   /// What is known of a binary that was found. Error: kernel_spills, for a note that there is none.
