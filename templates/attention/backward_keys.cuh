@@ -456,14 +456,7 @@ __device__ __forceinline__ void find_non_finite(unsigned char* tile, const Found
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x) % cleaning_threads; i < bytes / 16; i += cleaning_threads) {
     EightElements elements = chunks[i];
-    u32 changed = 0;
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      const u32 finite = finite_part<is_bf16>(elements.pairs[pair]);
-      changed |= finite ^ elements.pairs[pair];
-      elements.pairs[pair] = finite;
-    }
-    if (changed == 0) continue;
+    if (!take_non_finite_out<is_bf16>(elements)) continue;
     if (changes) chunks[i] = elements;
     found(i);
   }

@@ -152,14 +152,7 @@ __device__ __forceinline__ void clean_keys(Exchange& exchange, unsigned char* ke
 #pragma unroll 1
         for (int chunk = thread; chunk < key_bytes / 16; chunk += cleaning_threads) {
           EightElements elements = tile[chunk];
-          u32 changed = 0;
-#pragma unroll
-          for (int pair = 0; pair < 4; ++pair) {
-            const u32 finite = finite_part<is_bf16>(elements.pairs[pair]);
-            changed |= finite ^ elements.pairs[pair];
-            elements.pairs[pair] = finite;
-          }
-          if (changed == 0) continue;
+          if (!take_non_finite_out<is_bf16>(elements)) continue;
           tile[chunk] = elements;
           exchange.cleaned[key.index].set(chunk * 16 / panel_row_bytes % key_step);
         }

@@ -186,8 +186,7 @@ __device__ __forceinline__ void clean_values(Exchange& exchange, unsigned char* 
 #pragma unroll 1
         for (int chunk = thread; chunk < value_bytes / 16; chunk += cleaning_threads) {
           EightElements elements = tile[chunk];
-#pragma unroll
-          for (int pair = 0; pair < 4; ++pair) elements.pairs[pair] = finite_part<is_bf16>(elements.pairs[pair]);
+          take_non_finite_out<is_bf16>(elements);
           tile[chunk] = elements;
         }
       }

@@ -41,6 +41,19 @@ __device__ __forceinline__ u32 finite_part(u32 pair) {
   return low | high;
 }
 
+/// Replaces non-finite elements by 0. True if there were any.
+template <bool is_bf16>
+__device__ __forceinline__ bool take_non_finite_out(EightElements& elements) {
+  u32 changed = 0;
+#pragma unroll
+  for (u32& pair : elements.pairs) {
+    const u32 finite = finite_part<is_bf16>(pair);
+    changed |= finite ^ pair;
+    pair = finite;
+  }
+  return changed != 0;
+}
+
 /// Replaces the tile's non-finite elements by 0 and flags their rows, if flags are given. True in every thread if there
 /// were any. A block barrier; the flags must have been cleared before an earlier one.
 template <bool is_bf16, int rows, int columns, int threads>
