@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -159,8 +160,10 @@ void expect_row(const EmulatedPlan& plan, const EmulatedLists& lists, const Plan
   ASSERT_EQ(next, entries.end()) << "row " << row << " lists an empty tile";
 }
 
-/// The rows of every list, most expensive first, the last first among equals.
-void expect_order(const EmulatedLists& lists) {
+/// The rows of every list, most expensive first. Rows of queries: among equals the last first. Rows of keys: costs of the
+/// same four tiles are equals, and the first comes first.
+void expect_order(const EmulatedLists& lists, bool by_key) {
+  const int alike = by_key ? 4 * full_cost : 1;
   for (long long list = 0; list < lists.lists; ++list) {
     std::vector<std::pair<int, int>> expected;
     for (int row = 0; row < lists.rows; ++row) {
@@ -171,11 +174,12 @@ void expect_order(const EmulatedLists& lists) {
             lists.entries[at * static_cast<std::size_t>(lists.across) + static_cast<std::size_t>(i)];
         cost += entry.mask == full_tile ? full_cost : partial_cost;
       }
-      expected.emplace_back(-cost, -row);
+      expected.emplace_back(-(cost / alike), by_key ? row : -row);
     }
     std::sort(expected.begin(), expected.end());
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_EQ(lists.order[static_cast<std::size_t>(list * lists.rows) + i], -expected[i].second) << "list " << list;
+      const int row = std::abs(expected[i].second);
+      ASSERT_EQ(lists.order[static_cast<std::size_t>(list * lists.rows) + i], row) << "list " << list;
     }
   }
 }
@@ -203,8 +207,8 @@ Tally expect_exact(const PlanRequest& request) {
       expect_row(*plan, plan->by_key, request, pairs, list * plan->by_key.rows + row, true, by_key);
     }
   }
-  expect_order(lists);
-  expect_order(plan->by_key);
+  expect_order(lists, false);
+  expect_order(plan->by_key, true);
   if (backward) {
     EXPECT_EQ(by_key.full, by_query.full);
     EXPECT_EQ(by_key.evaluated, by_query.evaluated);
@@ -355,12 +359,16 @@ TEST(EmulatedPlanner, LongListsAreSortedByCost) {
   expect_exact(request_of(program, none, {.block_m = 8, .block_n = 8}, 2500, 60));
 }
 
-TEST(EmulatedPlanner, ListsTooLongToSortRunFromTheLastRowToTheFirst) {
+TEST(EmulatedPlanner, ListsTooLongToSortRunFromTheLastQueriesToTheFirstAndFromTheFirstKeysToTheLast) {
   const Program program = parsed("k < q");
   const mask::Bindings none;
   const auto plan = plan_emulated(request_of(program, none, {.block_m = 8, .block_n = 8}, 8 * 2049, 8));
   ASSERT_TRUE(plan) << plan.error().message();
   for (int i = 0; i < 2049; ++i) ASSERT_EQ(plan->by_query.order[static_cast<std::size_t>(i)], 2048 - i);
+  const auto transposed =
+      plan_emulated(request_of(program, none, {.block_m = 8, .block_n = 8}, 8, 8 * 2049, Direction::backward));
+  ASSERT_TRUE(transposed) << transposed.error().message();
+  for (int i = 0; i < 2049; ++i) ASSERT_EQ(transposed->by_key.order[static_cast<std::size_t>(i)], i);
 }
 
 TEST(EmulatedPlanner, RandomProgramsAreClassifiedExactly) {
