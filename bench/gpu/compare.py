@@ -40,16 +40,18 @@ GRADIENTS = ("dq", "dk", "dv")
 
 
 def interleaved(engines, direction, rounds):
-    """Milliseconds a launch in every round of every engine; the engines take turns, as a warm device slows down."""
+    """Milliseconds a launch in every round of every engine. They take turns, as a warm device slows down, in an order
+    drawn anew each round: who comes after an engine that draws little power finds a higher clock."""
     launches = {}
     for name, engine in engines.items():
         engine.round_ms(direction, 1)
         launches[name] = min(1000, math.ceil(ROUND_MS / engine.round_ms(direction, 2)))
     times = {name: [] for name in engines}
+    draw = random.Random(0)
     for _ in range(rounds):
-        for name, engine in engines.items():
-            engine.round_ms(direction, 1)  # the device has just changed hands
-            times[name].append(engine.round_ms(direction, launches[name]))
+        for name in draw.sample(list(engines), len(engines)):
+            engines[name].round_ms(direction, 1)  # the device has just changed hands
+            times[name].append(engines[name].round_ms(direction, launches[name]))
     return times
 
 

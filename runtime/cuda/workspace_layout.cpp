@@ -16,6 +16,18 @@ std::int64_t align_up(std::int64_t value) { return divide_up(value, part_alignme
 
 std::int64_t patch_count(std::int64_t tiles) { return divide_up(tiles, flashspan_device::patch_side); }
 
+/// TileEntry::mask has 24 bits, one of them the sign.
+constexpr std::int64_t most_bit_slots = (std::int64_t{1} << 23) - 1;
+
+/// Whether a kernel reads bit tiles of its plan. Ranges say all that bits would.
+bool reads_bits(const kernel::KernelSpec& spec) {
+  using mask::LoweringKind;
+  const bool hopper = spec.family == kernel::KernelFamily::hopper;
+  if (spec.direction == Direction::forward) return !(hopper && spec.lowering == LoweringKind::row_ranges);
+  return spec.two_passes || spec.lowering == LoweringKind::bit_tiles ||
+         (hopper && spec.lowering == LoweringKind::expression);
+}
+
 }  // namespace
 
 std::int64_t PlanSize::patches() const { return patch_count(query_tiles) * patch_count(key_tiles); }
@@ -50,6 +62,13 @@ SplitSize split_size(const kernel::KernelSpec& spec, const AttentionShape& shape
   return size;
 }
 
+std::int64_t most_bit_bytes(const AttentionShape& shape) {
+  constexpr std::int64_t least = std::int64_t{16} << 20;
+  constexpr std::int64_t element_bytes = 2;  // CUDA kernels take f16 and bf16
+  const std::int64_t query_bytes = shape.batch * shape.query_heads * shape.q_len * shape.head_dim_qk * element_bytes;
+  return std::max(least, query_bytes / 2);
+}
+
 WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape, const PlanSize& plan,
                                  std::int64_t score_sums) {
   WorkspaceLayout layout;
@@ -72,12 +91,11 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   const std::int64_t bytes_per_query_slot = std::int64_t{4} * spec.tile.block_m * word;
   const std::int64_t bytes_per_key_slot = std::int64_t{4} * spec.tile.block_n * word;
   const bool by_query = !backward || spec.two_passes;
-  const bool hopper_expression =
-      spec.family == kernel::KernelFamily::hopper && spec.lowering == mask::LoweringKind::expression;
-  const bool reads_bits = by_query || hopper_expression || spec.lowering == mask::LoweringKind::bit_tiles;
-  const std::int64_t most_slots = std::min(by_query ? bit_tile_bytes / bytes_per_query_slot : plan.tiles(),
-                                           backward ? bit_tile_bytes / bytes_per_key_slot : plan.tiles());
-  layout.bit_slots = reads_bits ? std::min(plan.tiles(), most_slots) : 0;
+  if (reads_bits(spec)) {
+    const std::int64_t bytes_per_slot =
+        std::max(by_query ? bytes_per_query_slot : 0, backward ? bytes_per_key_slot : 0);
+    layout.bit_slots = std::min({plan.tiles(), most_bit_bytes(shape) / bytes_per_slot, most_bit_slots});
+  }
   if (by_query) place(layout.query_bits, layout.bit_slots, bytes_per_query_slot);
   if (backward) place(layout.key_bits, layout.bit_slots, bytes_per_key_slot);
   place(layout.undecided, plan.lists() * plan.patches() * flashspan_device::words_per_patch, word);

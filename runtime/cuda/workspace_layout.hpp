@@ -53,7 +53,7 @@ struct WorkspaceLayout {
   WorkspacePart code;          ///< interpreted: flashspan_device::ProgramCode
   WorkspacePart query_bits;    ///< forward, backward in two passes: u32 [bit_slots, 4 block_m]
   WorkspacePart key_bits;      ///< backward: u32 [bit_slots, 4 block_n]
-  std::int64_t bit_slots = 0;  ///< a slot for every tile, up to bit_tile_bytes
+  std::int64_t bit_slots = 0;  ///< a slot for every tile, up to most_bit_bytes()
   WorkspacePart undecided;     ///< u32 [batch, heads, patches, words_per_patch]
   WorkspacePart shares;        ///< u64, of the planner's blocks
   WorkspacePart counters;      ///< i32: next_item, slots_taken, groups_listed [2, batch, heads], open_tiles
@@ -66,8 +66,10 @@ struct WorkspaceLayout {
   WorkspacePart score_sums;  ///< deterministic score gradients: u64 for every element of each, one after another
   std::int64_t bytes = 0;    ///< to ask the caller for; enough for a workspace of any alignment
 };
-/// Most memory that the bit tiles of one plan take.
-inline constexpr std::int64_t bit_tile_bytes = std::int64_t{16} << 20;
+/// Most memory that the bit tiles of one plan take, by query or by key: half of what the query takes, so that long
+/// sequences have bits for as many of their tiles as short ones, and 16 MiB at least. Tiles past it are evaluated pair
+/// by pair in each head, which takes twice the time of a forward.
+[[nodiscard]] std::int64_t most_bit_bytes(const AttentionShape& shape);
 /// `score_sums`: elements that need sums in fixed point, as score_sums() counts them.
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan, std::int64_t score_sums = 0);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <utility>
 
 #include "tests/cuda/call_fixture.hpp"
 #include "tests/cuda/made_up_address.hpp"
@@ -158,13 +160,43 @@ TEST(Workspace, OfASplitForwardHoldsPartialResultsAndTickets) {
   EXPECT_EQ(layout.split.portions + layout.partials.bytes + layout.tickets.bytes, 0);
 }
 
-TEST(Workspace, OfBitTilesIsCapped) {
+TEST(Workspace, OfBitTilesIsAtMostHalfOfTheQueryAndOfFewHeadsSixteenMebibytes) {
   SmallCall call(Direction::forward);
-  call.set_shape({1, 6, 3, 32768, 32768, 64, 32});
-  const WorkspaceLayout layout = layout_of(call);
-  EXPECT_EQ(layout.query_bits.bytes, bit_tile_bytes);
-  EXPECT_EQ(layout.bit_slots, bit_tile_bytes / 1024);
-  EXPECT_LT(layout.bytes, bit_tile_bytes + (std::int64_t{2} << 20));
+  constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+  for (const auto& [heads, bytes] : {std::pair{6, 16 * mebibyte}, {24, 48 * mebibyte}}) {
+    call.set_shape({1, heads, 3, 32768, 32768, 64, 32});
+    EXPECT_EQ(most_bit_bytes(call.args.shape), bytes);
+    const WorkspaceLayout layout = layout_of(call);
+    EXPECT_EQ(layout.query_bits.bytes, bytes);
+    EXPECT_EQ(layout.bit_slots, bytes / 1024);
+    EXPECT_LT(layout.bytes, bytes + 2 * mebibyte);
+  }
+}
+
+TEST(Workspace, OfASequenceOf32768With4096HiddenHasBitsForEveryTile) {
+  SmallCall call(Direction::forward);
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.lowering = mask::LoweringKind::column_bounds;
+  call.spec.tile = {128, 128, 8, 2};
+  call.set_shape({1, 32, 32, 32768, 32768, 128, 128});
+  EXPECT_EQ(layout_of(call).bit_slots, 256 * 256);
+}
+
+TEST(Workspace, BitTilesOfAnyPlanHaveNumbersThatAnEntryHolds) {
+  SmallCall call(Direction::forward);
+  call.set_shape({1, 32, 32, std::int64_t{1} << 24, std::int64_t{1} << 24, 128, 128});
+  EXPECT_EQ(layout_of(call).bit_slots, (1 << 23) - 1);
+}
+
+TEST(Workspace, OfAForwardThatTakesRangesOfRowsHasNoBits) {
+  SmallCall call(Direction::forward);
+  call.spec.lowering = mask::LoweringKind::row_ranges;
+  call.set_shape({1, 6, 3, 1000, 1000, 64, 32});
+  EXPECT_GT(layout_of(call).bit_slots, 0) << "the mma family reads bits instead";
+  call.spec.family = kernel::KernelFamily::hopper;
+  call.spec.tile = {128, 128, 8, 2};
+  EXPECT_EQ(layout_of(call).bit_slots, 0);
+  EXPECT_EQ(layout_of(call).query_bits.bytes, 0);
 }
 
 TEST(Workspace, PartsAreAlignedDisjointAndWithinTheSize) {

@@ -160,8 +160,8 @@ void expect_row(const EmulatedPlan& plan, const EmulatedLists& lists, const Plan
   ASSERT_EQ(next, entries.end()) << "row " << row << " lists an empty tile";
 }
 
-/// The rows of every list, most expensive first. Rows of queries: among equals the last first. Rows of keys: costs of the
-/// same four tiles are equals, and the first comes first.
+/// The rows of every list, most expensive first. Rows of queries: among equals the last first. Rows of keys: costs of
+/// the same four tiles are equals, and the first comes first.
 void expect_order(const EmulatedLists& lists, bool by_key) {
   const int alike = by_key ? 4 * full_cost : 1;
   for (long long list = 0; list < lists.lists; ++list) {
