@@ -6,8 +6,9 @@ Usage: python3 bench/gpu/train_gpt.py --out folder [--minutes 20] [--steps 300] 
 
 SCFA's language-model setting (12 layers of 768, head dim 64, bf16 autocast, AdamW) over a synthetic stream that can be learned.
 For each length and pattern the engines train copies of one model on the same batches and with the same buckets and dropped
-tokens, a step each in turn, so that a warm device slows all alike. Everything that an engine has to do in a step counts:
-FlexAttention's block masks, sorting and compaction, planning of tiles. The first step, which compiles, is told apart.
+tokens, a step each in turn, in an order drawn anew each step, so that a warm device slows all alike. Everything that an engine
+has to do in a step counts: FlexAttention's block masks, sorting and compaction, planning of tiles. The first step, which
+compiles, is told apart.
 
 What losses may differ by is measured, too: beside Flashspan and FlexAttention a third model is trained, `flex_nudged`, with
 FlexAttention, from weights that are moved by no more than rounding to bf16 moves them.
@@ -22,6 +23,7 @@ the program itself, not the speed of anything.
 import argparse
 import copy
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -75,10 +77,10 @@ class Trainee:
 
 
 def nudged(model):
-    random = torch.Generator(device=next(model.parameters()).device).manual_seed(3)
+    generator = torch.Generator(device=next(model.parameters()).device).manual_seed(3)
     with torch.no_grad():
         for weight in model.parameters():
-            weight *= 1 + NUDGE * (2 * torch.rand(weight.shape, generator=random, device=weight.device) - 1)
+            weight *= 1 + NUDGE * (2 * torch.rand(weight.shape, generator=generator, device=weight.device) - 1)
     return model
 
 
@@ -93,11 +95,12 @@ def train_group(options, length, pattern, deadline):
         trainees.append(Trainee(gpt_report.NUDGED, pattern, nudged(copy.deepcopy(model)), settings))
     stream = TokenStream(max(1, options.tokens // length), length, options.documents, options.vocabulary,
                          torch.device(options.device))
+    draw = random.Random(0)
     for number in range(options.steps):
         tokens, doc = stream.step(number)
         if options.device == "cuda":
             torch.cuda.synchronize()
-        for trainee in trainees:
+        for trainee in draw.sample(trainees, len(trainees)):
             if trainee.failure is None:
                 trainee.timed_step(number, tokens, doc)
         yield {"length": length, "pattern": pattern, "batch": stream.batch, "documents": options.documents,
