@@ -119,7 +119,7 @@ constexpr int group_rows = 64;
 struct TilePlanArguments {
   int* counts;         // [plan_batch, plan_heads, rows]
   TileEntry* entries;  // [plan_batch, plan_heads, rows, across], ascending by tile, `counts` of them valid
-  int* order;          // [plan_batch, plan_heads, rows]: rows, most expensive first (RowOrder of plan/lists.cuh)
+  int* order;          // [plan_batch, plan_heads, rows]: rows, most expensive first (order_of_rows() of plan/lists.cuh)
   unsigned int* bits;  // [slots, 4 block_m], by key: 4 block_n
   int bit_slots;       // capacity in tiles
   int plan_batch;      // 1 if the mask does not depend on b

@@ -12,11 +12,12 @@ namespace flashspan_device {
 constexpr int full_tile_cost = 16;
 constexpr int partial_tile_cost = 18;
 
-// Rows of queries, stationary in the forward, come strictly by cost; of causal ones the last are the longest.
-constexpr RowOrder query_row_order = {1, false};
-// Those of keys are alike within four tiles: neighbours, which see the same queries, then add to the same sums of dQ at
-// about the same time, while they are in the L2 cache. Of causal ones the first are the longest.
-constexpr RowOrder key_row_order = {4 * full_tile_cost, true};
+/// Rows of queries, stationary in the forward, come strictly by cost; of causal ones the last are the longest. Those of
+/// keys are alike within four tiles: neighbours, which see the same queries, then add to the same sums of dQ at about
+/// the same time, while they are in the L2 cache. Of causal ones the first are the longest.
+__device__ __forceinline__ RowOrder order_of_rows(bool by_key) {
+  return by_key ? RowOrder{4 * full_tile_cost, true} : RowOrder{1, false};
+}
 
 struct RowTotals {
   int count;
@@ -89,7 +90,7 @@ __device__ __forceinline__ void list_group(const AttentionParameters& p, const T
     is_last = add_release_acquire(listed, 1) == (rows + patch_side - 1) / patch_side;
   }
   if (__syncthreads_or(static_cast<int>(is_last)) != 0) {
-    order_rows(order, rows, group.by_key ? key_row_order : query_row_order);
+    order_rows(order, rows, order_of_rows(group.by_key));
   }
 }
 
