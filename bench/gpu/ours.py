@@ -28,8 +28,7 @@ class Ours:
     """One process. It starts at once; `ready()` waits until it has compiled and run once. Use as a context."""
 
     def __init__(self, bench, form, folder, **options):
-        """`folder` takes the mask's tensors. Options as on the command line, with _ for -, True for a flag, a list for
-        several values."""
+        """`folder` takes the mask's tensors. Options as on the command line, with _ for -, True for a flag."""
         folder.mkdir(parents=True, exist_ok=True)
         command = [bench, "--mask", form.text]
         for name, tensor in form.tensors.items():
@@ -39,8 +38,7 @@ class Ours:
             command += ["--scalar", f"{name}={value}"]
         for name, value in options.items():
             flag = "--" + name.replace("_", "-")
-            values = value if isinstance(value, list) else [value]
-            command += [flag] if value is True else [] if value is False else [flag, *map(str, values)]
+            command += [flag] if value is True else [] if value is False else [flag, str(value)]
         self._form = form
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,

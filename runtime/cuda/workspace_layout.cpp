@@ -62,10 +62,10 @@ SplitSize split_size(const kernel::KernelSpec& spec, const AttentionShape& shape
   return size;
 }
 
-std::int64_t most_bit_bytes(const AttentionShape& shape) {
+std::int64_t most_bit_bytes(const AttentionShape& shape, DType dtype) {
   constexpr std::int64_t least = std::int64_t{16} << 20;
-  constexpr std::int64_t element_bytes = 2;  // CUDA kernels take f16 and bf16
-  const std::int64_t query_bytes = shape.batch * shape.query_heads * shape.q_len * shape.head_dim_qk * element_bytes;
+  const std::int64_t query_bytes =
+      shape.batch * shape.query_heads * shape.q_len * shape.head_dim_qk * size_in_bytes(dtype);
   return std::max(least, query_bytes / 2);
 }
 
@@ -94,7 +94,7 @@ WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const Attention
   if (reads_bits(spec)) {
     const std::int64_t bytes_per_slot =
         std::max(by_query ? bytes_per_query_slot : 0, backward ? bytes_per_key_slot : 0);
-    layout.bit_slots = std::min({plan.tiles(), most_bit_bytes(shape) / bytes_per_slot, most_bit_slots});
+    layout.bit_slots = std::min({plan.tiles(), most_bit_bytes(shape, spec.dtype) / bytes_per_slot, most_bit_slots});
   }
   if (by_query) place(layout.query_bits, layout.bit_slots, bytes_per_query_slot);
   if (backward) place(layout.key_bits, layout.bit_slots, bytes_per_key_slot);

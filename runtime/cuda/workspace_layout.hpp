@@ -69,7 +69,7 @@ struct WorkspaceLayout {
 /// Most memory that the bit tiles of one plan take, by query or by key: half of what the query takes, so that long
 /// sequences have bits for as many of their tiles as short ones, and 16 MiB at least. Tiles past it are evaluated pair
 /// by pair in each head, which takes twice the time of a forward.
-[[nodiscard]] std::int64_t most_bit_bytes(const AttentionShape& shape);
+[[nodiscard]] std::int64_t most_bit_bytes(const AttentionShape& shape, DType dtype);
 /// `score_sums`: elements that need sums in fixed point, as score_sums() counts them.
 [[nodiscard]] WorkspaceLayout workspace_layout(const kernel::KernelSpec& spec, const AttentionShape& shape,
                                                const PlanSize& plan, std::int64_t score_sums = 0);

@@ -165,7 +165,7 @@ TEST(Workspace, OfBitTilesIsAtMostHalfOfTheQueryAndOfFewHeadsSixteenMebibytes) {
   constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
   for (const auto& [heads, bytes] : {std::pair{6, 16 * mebibyte}, {24, 48 * mebibyte}}) {
     call.set_shape({1, heads, 3, 32768, 32768, 64, 32});
-    EXPECT_EQ(most_bit_bytes(call.args.shape), bytes);
+    EXPECT_EQ(most_bit_bytes(call.args.shape, call.spec.dtype), bytes);
     const WorkspaceLayout layout = layout_of(call);
     EXPECT_EQ(layout.query_bits.bytes, bytes);
     EXPECT_EQ(layout.bit_slots, bytes / 1024);
